@@ -57,12 +57,13 @@
 //! | R3 | announcement withdrawn (Release, light barrier) | as R2 | that the reader's loads are done |
 //! | R4 | `asked` (SeqCst, heavy barrier) | `asked` (light barrier, Relaxed) | that retired objects wait for this reader |
 
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
 use std::panic::resume_unwind;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use super::sync::{AtomicU64, Barrier, Mutex, MutexGuard, Ordering, PerThread};
 use super::thread;
@@ -71,7 +72,7 @@ use presence::{NOWHERE, Presence};
 use retired::Retired;
 
 pub use owned::OwnedGuard;
-pub(crate) use retired::{despite_panics, for_each_despite_panics};
+pub(crate) use retired::{Reclaim, despite_panics, for_each_despite_panics};
 pub(crate) use section::Desk;
 pub use section::Section;
 
@@ -95,6 +96,7 @@ pub struct Reclaimer {
     owned: OwnedSlots,
     /// Retired objects that readers hold back, in the order of their tags.
     waiting: Mutex<VecDeque<Tagged>>,
+    kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// The state of one thread. It fills two lines, because processors prefetch lines in pairs: two threads with one line
@@ -109,6 +111,8 @@ struct Slot {
     /// The number of guards that the thread holds.
     depth: Cell<usize>,
     retired: RefCell<Vec<Retired>>,
+    /// The sum of the bytes of the `retired` words.
+    retired_bytes: Cell<usize>,
     /// Set when the retired objects are to be reclaimed as soon as their readers have left, without waiting for a
     /// full batch.
     flushed: Cell<bool>,
@@ -129,9 +133,9 @@ impl Slot {
     }
 }
 
-// SAFETY: `depth`, `retired` and `flushed` are accessed only by the thread that owns the slot and by the reclaimer's
-// drop. One thread at a time owns a slot: another thread inherits it only after the former owner has ended. The other
-// fields are atomic.
+// SAFETY: `depth`, `retired`, `retired_bytes` and `flushed` are accessed only by the thread that owns the slot and by the
+// reclaimer's drop. One thread at a time owns a slot: another thread inherits it only after the former owner has ended.
+// The other fields are atomic.
 unsafe impl Sync for Slot {}
 
 struct Tagged {
@@ -171,7 +175,13 @@ impl Reclaimer {
             slots: PerThread::default(),
             owned: OwnedSlots::default(),
             waiting: Mutex::new(VecDeque::new()),
+            kept: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Keeps `owner` until every object has been reclaimed, as [`Guard::retire_word`] requires.
+    pub(crate) fn keep(&self, owner: Arc<dyn Any + Send + Sync>) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(owner);
     }
 
     /// Announces this thread as a reader until the guard is dropped. Guards nest; only the outermost announces.
@@ -221,6 +231,7 @@ impl Reclaimer {
         // queue later.
         slot.presence.asked.store(false, Ordering::SeqCst);
         let retired = slot.retired.take();
+        slot.retired_bytes.set(0);
         // If the objects do not fill a batch, `asked` was set by a flush, by another thread, or for the next step of a
         // large object.
         let urgent = slot.flushed.take() || retired.len() < self.batch;
@@ -400,6 +411,25 @@ impl<'a> Guard<'a> {
     pub unsafe fn retire_borrowing<F: FnOnce() + Send>(&self, reclaim: F) {
         // SAFETY: the caller's contract.
         self.reclaimer.retire(self.slot, unsafe { Retired::closure(reclaim) });
+    }
+
+    /// Retires the object that `owner` knows as `word`, of about `bytes` bytes. Makes no allocation of its own, unlike
+    /// [`Guard::retire`]. Returns the sum of the bytes that wait with this thread.
+    ///
+    /// # Safety
+    /// `owner` lives at least as long as the reclaimer, including its drop. [`Reclaimer::keep`] ensures that.
+    #[inline]
+    pub(crate) unsafe fn retire_word<T: Reclaim>(
+        &self,
+        owner: &T,
+        word: u64,
+        bytes: usize,
+    ) -> usize {
+        let waiting = self.slot.retired_bytes.get().saturating_add(bytes);
+        self.slot.retired_bytes.set(waiting);
+        // SAFETY: the caller's contract.
+        self.reclaimer.retire(self.slot, unsafe { Retired::word(owner, word) });
+        waiting
     }
 
     /// Retires a large object that is freed in steps, like `Section::retire_in_steps`, for a `step` that borrows. A

@@ -17,6 +17,9 @@ use super::medium::Properties;
 use super::overlay::Overlay;
 use crate::{Error, Result};
 
+/// The largest number of lines of a record that are prefetched for a reader.
+pub(crate) const READ_LINES: u64 = 4;
+
 /// A mapped region: a file of the table's directory, or memory.
 ///
 /// Cheap to clone; the clones share the length. The mapping belongs to the medium that made the region and stays valid
@@ -162,15 +165,20 @@ impl Region {
         Some(unsafe { self.base.add(offset as usize) })
     }
 
-    /// Prefetches `bytes` bytes at `offset`, but at most four lines: while longer contents are copied, the processor
-    /// fetches the rest without a hint. The bytes may be anything, and may lie outside the region. `hint` prefetches a
-    /// line.
+    /// Prefetches `bytes` bytes at `offset`, but at most `most_lines` lines: while longer contents are copied, the
+    /// processor fetches the rest without a hint. The bytes may be anything, and may lie outside the region. `hint`
+    /// prefetches a line.
     #[inline(always)]
-    pub(crate) fn prefetch(&self, offset: u64, bytes: u64, hint: impl Fn(*const u8)) {
+    pub(crate) fn prefetch(
+        &self,
+        offset: u64,
+        bytes: u64,
+        most_lines: u64,
+        hint: impl Fn(*const u8),
+    ) {
         const LINE: u64 = LINE_BYTES as u64;
-        const MOST_LINES: u64 = 4;
         let Some(first) = self.place(offset, 1) else { return };
-        let lines = (offset % LINE).saturating_add(bytes).div_ceil(LINE).min(MOST_LINES);
+        let lines = (offset % LINE).saturating_add(bytes).div_ceil(LINE).min(most_lines);
         for line in 0..lines {
             hint(first.as_ptr().wrapping_add((line * LINE) as usize));
         }

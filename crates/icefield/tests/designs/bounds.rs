@@ -173,3 +173,27 @@ fn plush() {
         drop(options.open(&path).unwrap());
     }
 }
+
+/// The blocks of replaced values become free soon enough, so a table that is nearly full can replace all of them again
+/// and again.
+#[test]
+fn long_values_are_replaced_in_little_space() {
+    macro_rules! replaced {
+        ($table:ident) => {
+            let options = $table::<u64, [u8]>::options().max_bytes(4 << 20).hash_seed([3, 5]);
+            let table = options.in_memory().unwrap();
+            let most = (0..).take_while(|&key| table.put(key, &[1; 4_096]).is_ok()).count() as u64;
+            let keys = most / 10 * 9;
+            (keys..most).for_each(|key| assert!(table.remove(key).unwrap().is_some()));
+            for step in 0..10 * keys {
+                let put = table.put(step * 7 % keys, &[step as u8; 4_096]);
+                put.unwrap_or_else(|error| panic!("{}, {step}: {error}", stringify!($table)));
+            }
+            assert!(keys > 300 && table.len().unwrap() == keys, "{keys}");
+            assert!(table.check().unwrap().is_clean());
+        };
+    }
+    replaced!(DashEh);
+    replaced!(DashLh);
+    replaced!(Iceberg);
+}

@@ -298,3 +298,41 @@ fn destructors_that_panic_leak_no_other_object() {
         assert_eq!(gone.load(Ordering::Relaxed), if in_drop { 9 } else { 10 });
     }
 }
+
+/// An owner that counts the words it got back. It must be kept until the last one.
+struct Ledger {
+    words: AtomicUsize,
+    gone: Arc<AtomicUsize>,
+}
+
+impl Reclaim for Ledger {
+    fn reclaim(&self, word: u64) {
+        self.words.fetch_add(word as usize, Ordering::Relaxed);
+        self.gone.store(self.words.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.gone.fetch_add(1_000, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn words_go_back_to_an_owner_that_the_reclaimer_keeps() {
+    let (reclaimer, gone) = (Reclaimer::with_batch(3), Arc::new(AtomicUsize::new(0)));
+    let ledger = Arc::new(Ledger { words: AtomicUsize::new(0), gone: Arc::clone(&gone) });
+    reclaimer.keep(Arc::clone(&ledger) as _);
+    // SAFETY: the reclaimer keeps the ledger.
+    let retire = |guard: &Guard<'_>, word| unsafe { guard.retire_word(&*ledger, word, 7) };
+    let guard = reclaimer.pin();
+    assert_eq!((retire(&guard, 1), retire(&guard, 10), gone.load(Ordering::Relaxed)), (7, 14, 0));
+    assert_eq!(retire(&guard, 100), 21);
+    drop(guard);
+    assert_eq!(gone.load(Ordering::Relaxed), 111);
+    assert_eq!(retire(&reclaimer.pin(), 200), 7, "only what still waits");
+    drop(ledger);
+    assert_eq!(gone.load(Ordering::Relaxed), 111, "less than a batch");
+    drop(reclaimer);
+    assert_eq!(gone.load(Ordering::Relaxed), 1_311, "the last word, then the owner");
+}

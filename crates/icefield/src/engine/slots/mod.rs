@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::base::hash::Hash;
 use crate::base::reclaim::{Guard, Reclaimer};
 use crate::engine::{LookupKey, MAX_BYTES};
-use crate::storage::blob::{BlobParams, BlobRef, BlobStore, Owner};
+use crate::storage::blob::{BlobParams, BlobRef, BlobStore, Owner, RETIRED_TOGETHER};
 use crate::storage::{Medium, SharedBytes};
 use crate::types::{Form, Raw, RecordForm, Take};
 use crate::{Error, Result};
@@ -69,7 +69,7 @@ impl<R: RecordForm> Records<R> {
     const IS_WORDS: bool = Self::KEY_IS_WORD && Self::VALUE_IS_WORD;
 
     pub(crate) fn open(storage: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
-        let reclaimer = Arc::new(Reclaimer::new());
+        let reclaimer = Arc::new(Reclaimer::with_batch(RETIRED_TOGETHER));
         let blobs = if Self::KEY_IS_WORD && Self::VALUE_IS_WORD {
             None
         } else {

@@ -45,6 +45,16 @@ impl<R: RecordForm> Records<R> {
         true
     }
 
+    /// Prefetches the state that [`Records::retire_value`] changes when the value `word` is replaced.
+    #[inline(always)]
+    pub(crate) fn prefetch_retirement(&self, storage: &impl Medium, word: u64) {
+        if !Self::VALUE_IS_WORD
+            && let Some(blobs) = &self.blobs
+        {
+            blobs.prefetch_state(storage, BlobRef::from_word(word));
+        }
+    }
+
     /// Returns whether keys and values are words, not references.
     #[inline(always)]
     pub(crate) fn are_words(&self) -> bool {

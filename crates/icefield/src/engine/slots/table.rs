@@ -182,7 +182,11 @@ pub(crate) trait SlotTable: Owner + Sized {
             match (mode, found) {
                 (WriteMode::TryInsert, Some(word)) => return Ok(WriteOutcome::Occupied(word)),
                 (WriteMode::Update, None) => return Ok(WriteOutcome::Absent),
-                _ => needs_key = found.is_none(),
+                (_, None) => {}
+                (_, Some(word)) => {
+                    needs_key = false;
+                    records.prefetch_retirement(self.storage(), word);
+                }
             }
         }
         let record = records.prepare(self.storage(), self, probe, value, needs_key)?;

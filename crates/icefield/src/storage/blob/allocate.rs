@@ -1,22 +1,60 @@
 //! Allocates and frees blocks. All state is in DRAM, except the map word of a new chunk.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::{PoisonError, TryLockError};
 
-use super::block::BlobRef;
+use super::block::{BlobRef, UNIT_BYTES};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::Extent;
-use super::pool::Stripe;
+use super::pool::{MOST_WAITING_BYTES, RETIRED_TOGETHER, Stripe};
 use super::shared::Shared;
 use crate::Result;
+use crate::base::group::prefetch::prefetch_write;
+use crate::base::reclaim::Reclaim;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
+
+/// The largest number of lines of a block that are prefetched before the block is written. The processor fetches those
+/// of a longer one by itself.
+const WRITTEN_LINES: u64 = 16;
 
 /// Space that no longer has an owner, but is not available for reuse yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Held {
-    Block { chunk: u32, block: u32 },
-    Run { start: u32, chunks: u32 },
+    /// A block of a class, at a byte offset.
+    Block {
+        class: usize,
+        offset: u64,
+    },
+    Run {
+        start: u32,
+        chunks: u32,
+    },
+}
+
+impl Held {
+    const RUN: u64 = 1 << 63;
+    const CLASS_SHIFT: u32 = 48;
+
+    /// Returns the word under which the reclaimer knows the space. Offsets are below 2^48 units; there are fewer than
+    /// 2^15 classes, and a run has fewer than 2^31 chunks.
+    pub(super) fn word(self) -> u64 {
+        match self {
+            Self::Block { class, offset } => {
+                ((class as u64) << Self::CLASS_SHIFT) | (offset / UNIT_BYTES)
+            }
+            Self::Run { start, chunks } => Self::RUN | u64::from(chunks) << 32 | u64::from(start),
+        }
+    }
+
+    fn of_word(word: u64) -> Self {
+        let rest = word & !Self::RUN;
+        if word != rest {
+            return Self::Run { start: rest as u32, chunks: (rest >> 32) as u32 };
+        }
+        let units = rest & ((1 << Self::CLASS_SHIFT) - 1);
+        Self::Block { class: (rest >> Self::CLASS_SHIFT) as usize, offset: units * UNIT_BYTES }
+    }
 }
 
 impl Shared {
@@ -26,7 +64,9 @@ impl Shared {
         let offset = match extent {
             Extent::Small(class) => {
                 let stripe = self.pools[class].stripe();
-                match self.take_current(class, stripe) {
+                let found =
+                    self.take_spare(class, stripe).or_else(|| self.take_current(class, stripe));
+                match found {
                     Some(offset) => offset,
                     None => self.refill(storage, class, stripe)?,
                 }
@@ -41,11 +81,50 @@ impl Shared {
         Ok(offset)
     }
 
-    /// Takes a free block of the stripe's chunk, if there is one. This is the usual path; it takes only the chunk's
-    /// lock.
+    /// Takes a spare block of the stripe, if there is one, and prefetches what the thread writes for the next one.
+    fn take_spare(&self, class: usize, stripe: &Stripe) -> Option<u64> {
+        let size = self.classes.size(class);
+        let most = RETIRED_TOGETHER.min(MOST_WAITING_BYTES / size as usize);
+        loop {
+            let (offset, next) = self.pools[class].take_spare(stripe, most)?;
+            if let Some(next) = next {
+                let (number, inside) = self.place_of(next);
+                self.chunks.prefetch(number, inside / size);
+                self.blobs.prefetch(next, u64::from(size), WRITTEN_LINES, prefetch_write);
+            }
+            let (number, inside) = self.place_of(offset);
+            let mut chunk = lock(self.chunks.get(number));
+            match small_of(&mut chunk, class) {
+                Some(small) if !small.closed => {
+                    small.own(inside / size);
+                    return Some(offset);
+                }
+                // The chunk is being emptied.
+                _ => {
+                    drop(chunk);
+                    self.free_block(class, offset);
+                }
+            }
+        }
+    }
+
+    /// Makes a block free in its chunk.
+    fn free_block(&self, class: usize, offset: u64) {
+        let (number, inside) = self.place_of(offset);
+        self.after_change(number, |small| small.free(inside / self.classes.size(class)));
+    }
+
+    /// Makes the spare blocks of all stripes free in their chunks, so that chunks without owned blocks are given back.
+    pub(super) fn free_spares(&self) {
+        for (class, pool) in self.pools.iter().enumerate() {
+            pool.take_spares().into_iter().for_each(|offset| self.free_block(class, offset));
+        }
+    }
+
+    /// Takes a free block of the stripe's chunk, if there is one. Takes only the chunk's lock.
     fn take_current(&self, class: usize, stripe: &Stripe) -> Option<u64> {
         // Relaxed: the chunk's own state, read under its lock, decides whether the chunk still serves the class.
-        let number = stripe.0.load(Ordering::Relaxed).checked_sub(1)?;
+        let number = stripe.chunk.load(Ordering::Relaxed).checked_sub(1)?;
         let chunk = self.chunks.get(number);
         let mut chunk = match chunk.try_lock() {
             Ok(chunk) => chunk,
@@ -60,7 +139,7 @@ impl Shared {
 
     fn take_block(&self, number: u32, chunk: &mut SmallChunk) -> Option<u64> {
         let block = chunk.take()?;
-        Some(self.block_offset(number, chunk.class, block))
+        Some(self.block_offset(number, chunk.class(), block))
     }
 
     /// Takes a block of a chunk, if the chunk serves the class and has a free one.
@@ -88,8 +167,8 @@ impl Shared {
             None => self.take_new(storage, class)?,
         };
         // Relaxed: the chunk's lock orders the chunk's state, and the lock `refill` excludes other writers.
-        let old = stripe.0.load(Ordering::Relaxed);
-        stripe.0.store(number + 1, Ordering::Relaxed);
+        let old = stripe.chunk.load(Ordering::Relaxed);
+        stripe.chunk.store(number + 1, Ordering::Relaxed);
         if let Some(old) = old.checked_sub(1) {
             self.after_change(old, |chunk| chunk.users -= 1);
         }
@@ -122,7 +201,7 @@ impl Shared {
         let mut small = SmallChunk::vacant(class, self.classes.blocks(class));
         small.users = 1;
         let offset = self.take_block(number, &mut small).unwrap_or_default();
-        *lock(self.chunks.get(number)) = Chunk::Small(Box::new(small));
+        self.chunks.set_small(number, small);
         Ok((number, offset))
     }
 
@@ -141,13 +220,14 @@ impl Shared {
                 Some(Held::Run { start: number, chunks: *chunks })
             }
             Chunk::Small(small) => {
-                let size = self.classes.size(small.class);
+                let class = small.class();
+                let size = self.classes.size(class);
                 let block = inside / size;
-                if !inside.is_multiple_of(size) || !small.owned.remove(block) {
+                if !inside.is_multiple_of(size) || !small.disown(block) {
                     return None;
                 }
                 self.used_bytes.add(-i64::from(size));
-                Some(Held::Block { chunk: number, block })
+                Some(Held::Block { class, offset: self.block_offset(number, class, block) })
             }
         }
     }
@@ -155,10 +235,11 @@ impl Shared {
     /// Makes space available for reuse. It has no owner, and no reader can reference it any more.
     pub(super) fn release(&self, held: Held) {
         match held {
-            Held::Block { chunk, block } => self.after_change(chunk, |small| {
-                let new = small.free.insert(block);
-                debug_assert!(new, "a block is released once");
-            }),
+            Held::Block { class, offset } => {
+                if !self.pools[class].keep_spare(offset) {
+                    self.free_block(class, offset);
+                }
+            }
             Held::Run { start, chunks } => {
                 *lock(self.chunks.get(start)) = Chunk::Vacant;
                 self.ripen(start, chunks);
@@ -179,9 +260,9 @@ impl Shared {
             *chunk = Chunk::Vacant;
             drop(chunk);
             self.ripen(number, 1);
-        } else if small.free.len() > 0 && !small.listed && !small.closed {
+        } else if small.free_count() > 0 && !small.listed && !small.closed {
             small.listed = true;
-            let class = small.class;
+            let class = small.class();
             drop(chunk);
             lock(&self.pools[class].room).push(number);
         }
@@ -190,8 +271,16 @@ impl Shared {
     /// Returns the chunk that a reference points into, and the byte in it; `None` outside the region.
     pub(super) fn locate(&self, blob: BlobRef) -> Option<(u32, u32)> {
         let offset = blob.offset().filter(|&offset| offset < self.blobs.len())?;
+        let (_, inside) = self.place_of(offset);
+        Some((u32::try_from(offset / u64::from(self.params.chunk_bytes)).ok()?, inside))
+    }
+
+    /// Returns the chunk that contains a byte of an allocated block, and the byte in it.
+    #[inline]
+    fn place_of(&self, offset: u64) -> (u32, u32) {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
-        Some((u32::try_from(offset / chunk_bytes).ok()?, (offset % chunk_bytes) as u32))
+        let number = offset >> chunk_bytes.trailing_zeros();
+        (number as u32, (offset & (chunk_bytes - 1)) as u32)
     }
 
     pub(super) fn extent_bytes(&self, extent: Extent) -> u64 {
@@ -202,17 +291,17 @@ impl Shared {
     }
 }
 
-/// Returns the closure that the reclaimer runs for a retired blob.
-pub(super) fn release_later(shared: &Arc<Shared>, held: Held) -> impl FnOnce() + Send + 'static {
-    let shared = Arc::clone(shared);
-    move || shared.release(held)
+impl Reclaim for Shared {
+    fn reclaim(&self, word: u64) {
+        self.release(Held::of_word(word));
+    }
 }
 
 /// Returns the chunk if it (still) serves `class`.
 #[inline]
 fn small_of(chunk: &mut Chunk, class: usize) -> Option<&mut SmallChunk> {
     match chunk {
-        Chunk::Small(small) if small.class == class => Some(small),
+        Chunk::Small(small) if small.class() == class => Some(small),
         _ => None,
     }
 }

@@ -5,16 +5,41 @@ use std::sync::atomic::Ordering;
 
 use super::BlobStore;
 use super::block::BlobRef;
-use super::chunk::{Bitmap, Chunk};
+use super::chunk::Chunk;
 use super::class::{Extent, FREE};
 use super::report::BlobReport;
 use super::space::map_word;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
 
+/// The blocks of an extent to which the table refers, one bit for each.
+struct Referred {
+    words: Vec<u64>,
+    blocks: u32,
+    is_empty: bool,
+}
+
+impl Referred {
+    fn none_of(blocks: u32) -> Self {
+        Self { words: vec![0; blocks.div_ceil(64) as usize], blocks, is_empty: true }
+    }
+
+    fn contains(&self, block: u32) -> bool {
+        self.words.get(block as usize / 64).is_some_and(|word| word >> (block % 64) & 1 == 1)
+    }
+
+    /// Adds a block; returns whether it was missing.
+    fn insert(&mut self, block: u32) -> bool {
+        let new = !self.contains(block);
+        self.words[block as usize / 64] |= 1 << (block % 64);
+        self.is_empty = false;
+        new
+    }
+}
+
 /// Maps each chunk at which an extent begins, according to the map words, to the extent and to the set of its blocks
 /// that the table refers to.
-type Layout = BTreeMap<u32, (Extent, Bitmap)>;
+type Layout = BTreeMap<u32, (Extent, Referred)>;
 
 impl BlobStore {
     /// Compares the store with `live`: all references that the table holds, each with the owner of its blob. The
@@ -26,6 +51,8 @@ impl BlobStore {
         storage: &M,
         live: impl IntoIterator<Item = (u64, BlobRef)>,
     ) -> BlobReport {
+        // Otherwise a spare block that the table refers to would be neither owned nor free (I5).
+        self.shared.free_spares();
         let mut report = BlobReport::default();
         let mut layout = self.read_map(storage, &mut report);
         for (owner, blob) in live {
@@ -70,7 +97,7 @@ impl BlobStore {
                             format!("blob I1: the run at chunk {number} reaches beyond the region")
                         });
                     }
-                    layout.insert(number, (extent, Bitmap::empty(blocks)));
+                    layout.insert(number, (extent, Referred::none_of(blocks)));
                 }
                 Err(_) => report
                     .fault(|| format!("blob I1: the map's word for chunk {number} is damaged")),
@@ -98,8 +125,7 @@ impl BlobStore {
                 // A run holds one block, which begins at the run's first byte.
                 Extent::Large(_) => shared.params.chunk_bytes,
             };
-            let whole = inside.is_multiple_of(size)
-                && u64::from(inside / size) < u64::from(referred.bound());
+            let whole = inside.is_multiple_of(size) && inside / size < referred.blocks;
             whole.then_some((*extent, referred, inside / size))
         });
         let Some((extent, referred, block)) = place else {
@@ -126,10 +152,16 @@ impl BlobStore {
 
     /// Verifies I5: no block that DRAM records as free is referenced. Counts owned blocks without a reference as
     /// leaked.
-    fn check_dram(&self, number: u32, extent: Extent, referred: &Bitmap, report: &mut BlobReport) {
+    fn check_dram(
+        &self,
+        number: u32,
+        extent: Extent,
+        referred: &Referred,
+        report: &mut BlobReport,
+    ) {
         let shared = &self.shared;
         let length = if let Extent::Large(chunks) = extent { chunks } else { 1 };
-        let in_use = referred.len() > 0;
+        let in_use = !referred.is_empty;
         if in_use && lock(&shared.space).runs.overlaps(number, length) {
             report.fault(|| format!("blob I5: chunk {number} is free, but referred to"));
         }
@@ -139,8 +171,8 @@ impl BlobStore {
             Chunk::Large { owned, .. } => report.leaked += u64::from(*owned && !in_use),
             Chunk::Small(small) => {
                 report.leaked +=
-                    small.owned.iter().filter(|&block| !referred.contains(block)).count() as u64;
-                for block in small.free.iter().filter(|&block| referred.contains(block)) {
+                    small.owned().filter(|&block| !referred.contains(block)).count() as u64;
+                for block in small.free_blocks().filter(|&block| referred.contains(block)) {
                     report.fault(|| {
                         format!("blob I5: block {block} of chunk {number} is free, but referred to")
                     });

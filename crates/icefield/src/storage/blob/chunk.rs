@@ -1,118 +1,47 @@
 //! The state that DRAM holds of each chunk: which blocks are owned and which are free.
 
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-/// A set of block numbers. `low` shortens the search for the lowest member.
-#[derive(Debug)]
-pub(super) struct Bitmap {
-    words: Box<[u64]>,
-    /// All members are below this number.
-    bound: u32,
-    members: u32,
-    /// No word before this one has a member.
-    low: usize,
-}
-
-impl Bitmap {
-    /// Returns the empty set of numbers below `bound`.
-    pub fn empty(bound: u32) -> Self {
-        let words = vec![0; bound.div_ceil(64) as usize].into_boxed_slice();
-        Self { low: words.len(), words, bound, members: 0 }
-    }
-
-    /// Returns the set of all numbers below `bound`.
-    pub fn full(bound: u32) -> Self {
-        let mut set = Self::empty(bound);
-        for number in 0..bound {
-            set.insert(number);
-        }
-        set
-    }
-
-    /// Returns the number of members.
-    #[inline]
-    pub fn len(&self) -> u32 {
-        self.members
-    }
-
-    /// Returns the bound, which is above every member.
-    pub fn bound(&self) -> u32 {
-        self.bound
-    }
-
-    /// Returns whether `number` is a member.
-    #[inline]
-    pub fn contains(&self, number: u32) -> bool {
-        self.words.get(number as usize / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
-    }
-
-    /// Adds `number`; returns whether it was missing.
-    #[inline]
-    pub fn insert(&mut self, number: u32) -> bool {
-        let index = number as usize / 64;
-        let bit = 1 << (number % 64);
-        let new = self.words[index] & bit == 0;
-        self.words[index] |= bit;
-        self.members += u32::from(new);
-        self.low = self.low.min(index);
-        new
-    }
-
-    /// Removes `number`; returns whether it was present.
-    #[inline]
-    pub fn remove(&mut self, number: u32) -> bool {
-        if !self.contains(number) {
-            return false;
-        }
-        self.words[number as usize / 64] &= !(1 << (number % 64));
-        self.members -= 1;
-        true
-    }
-
-    /// Removes and returns the lowest member.
-    #[inline]
-    pub fn pop(&mut self) -> Option<u32> {
-        while let Some(&word) = self.words.get(self.low) {
-            if word != 0 {
-                self.words[self.low] = word & (word - 1);
-                self.members -= 1;
-                return Some(self.low as u32 * 64 + word.trailing_zeros());
-            }
-            self.low += 1;
-        }
-        None
-    }
-
-    /// Returns the members in ascending order.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.bound).filter(|&number| self.contains(number))
-    }
-}
+use crate::base::group::prefetch::prefetch_write;
+use crate::storage::mutex::lock;
 
 /// A chunk of equal blocks. A block is *owned* (allocated in this session, or found live by the scan), or *free*, or
-/// neither: not examined yet, or waiting for readers to leave. Only owned blocks can be discarded or retired.
+/// neither: not examined yet, waiting for readers to leave, or a spare of a stripe. Only owned blocks can be discarded or
+/// retired.
 #[derive(Debug)]
 pub(super) struct SmallChunk {
-    pub class: usize,
-    pub blocks: u32,
-    pub owned: Bitmap,
-    pub free: Bitmap,
+    /// For each 64 blocks, a word with a bit for each owned block, then one with a bit for each free block: freeing and
+    /// allocating a block change the same line.
+    words: Box<[[u64; 2]]>,
+    class: u32,
+    blocks: u32,
+    owned: u32,
+    free: u32,
+    /// No pair of `words` before this one has a free block.
+    low: u32,
     /// The number of stripes that allocate from the chunk.
-    pub users: u32,
+    pub users: u16,
     /// The chunk is on its class's list of chunks with room.
     pub listed: bool,
     /// The chunk is being emptied: no block is handed out.
     pub closed: bool,
 }
 
+const OWNED: usize = 0;
+const FREE: usize = 1;
+
 impl SmallChunk {
     /// Returns a chunk whose blocks are all unexamined.
     pub fn unexamined(class: usize, blocks: u32) -> Self {
+        let words = vec![[0; 2]; blocks.div_ceil(64) as usize].into_boxed_slice();
         Self {
-            class,
+            low: words.len() as u32,
+            words,
+            class: class as u32,
             blocks,
-            owned: Bitmap::empty(blocks),
-            free: Bitmap::empty(blocks),
+            owned: 0,
+            free: 0,
             users: 0,
             listed: false,
             closed: false,
@@ -121,7 +50,65 @@ impl SmallChunk {
 
     /// Returns a chunk whose blocks are all free.
     pub fn vacant(class: usize, blocks: u32) -> Self {
-        Self { free: Bitmap::full(blocks), ..Self::unexamined(class, blocks) }
+        let mut chunk = Self::unexamined(class, blocks);
+        for (pair, first) in chunk.words.iter_mut().zip((0..blocks).step_by(64)) {
+            pair[FREE] = u64::MAX >> (64 - (blocks - first).min(64));
+        }
+        Self { free: blocks, low: 0, ..chunk }
+    }
+
+    /// Returns the class of the blocks.
+    #[inline]
+    pub fn class(&self) -> usize {
+        self.class as usize
+    }
+
+    /// Returns the number of owned blocks.
+    pub fn owned_count(&self) -> u32 {
+        self.owned
+    }
+
+    /// Returns the number of free blocks.
+    pub fn free_count(&self) -> u32 {
+        self.free
+    }
+
+    /// Records that a block has an owner, which it had not before.
+    #[inline]
+    pub fn own(&mut self, block: u32) {
+        let new = self.set(OWNED, block);
+        debug_assert!(new, "a block has one owner");
+        self.owned += u32::from(new);
+    }
+
+    /// Takes a block from its owner. Returns `false` if it has none.
+    #[inline]
+    pub fn disown(&mut self, block: u32) -> bool {
+        let Some(pair) = self.words.get_mut(block as usize / 64) else { return false };
+        let bit = 1 << (block % 64);
+        let had = pair[OWNED] & bit != 0;
+        pair[OWNED] &= !bit;
+        self.owned -= u32::from(had);
+        had
+    }
+
+    /// Records that a block without an owner is free, which it was not before.
+    #[inline]
+    pub fn free(&mut self, block: u32) {
+        let new = self.set(FREE, block);
+        debug_assert!(new, "a block is freed once");
+        self.free += u32::from(new);
+        self.low = self.low.min(block / 64);
+    }
+
+    /// Sets a block's bit; returns whether it was not set before.
+    #[inline]
+    fn set(&mut self, which: usize, block: u32) -> bool {
+        let word = &mut self.words[block as usize / 64][which];
+        let bit = 1 << (block % 64);
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
     }
 
     /// Allocates the lowest free block. Returns `None` if the chunk is closed or has no free block.
@@ -130,15 +117,37 @@ impl SmallChunk {
         if self.closed {
             return None;
         }
-        let block = self.free.pop()?;
-        let new = self.owned.insert(block);
-        debug_assert!(new, "a free block has no owner");
-        Some(block)
+        while let Some(pair) = self.words.get_mut(self.low as usize) {
+            if pair[FREE] != 0 {
+                let block = self.low * 64 + pair[FREE].trailing_zeros();
+                pair[FREE] &= pair[FREE] - 1;
+                self.free -= 1;
+                self.own(block);
+                return Some(block);
+            }
+            self.low += 1;
+        }
+        None
     }
 
-    /// Returns whether all blocks are free: none is owned, unexamined, or waiting for readers.
+    /// Returns the owned blocks in ascending order.
+    pub fn owned(&self) -> impl Iterator<Item = u32> + '_ {
+        self.with(OWNED)
+    }
+
+    /// Returns the free blocks in ascending order.
+    pub fn free_blocks(&self) -> impl Iterator<Item = u32> + '_ {
+        self.with(FREE)
+    }
+
+    fn with(&self, which: usize) -> impl Iterator<Item = u32> + '_ {
+        (0..self.blocks)
+            .filter(move |&block| self.words[block as usize / 64][which] >> (block % 64) & 1 == 1)
+    }
+
+    /// Returns whether all blocks are free: none is owned, unexamined, spare, or waiting for readers.
     pub fn is_vacant(&self) -> bool {
-        self.free.len() == self.blocks
+        self.free == self.blocks
     }
 }
 
@@ -151,7 +160,7 @@ pub(super) enum Chunk {
     /// No block begins here: the chunk is free, about to be used, or inside a large run. It was scanned or first used
     /// in this session.
     Vacant,
-    Small(Box<SmallChunk>),
+    Small(SmallChunk),
     /// The first chunk of a run that holds one blob.
     Large {
         chunks: u32,
@@ -164,7 +173,18 @@ const LEAF_BITS: u32 = 10;
 const MIDDLE_BITS: u32 = 11;
 const TOP_BITS: u32 = 32 - MIDDLE_BITS - LEAF_BITS;
 
-type Leaf = Box<[Mutex<Chunk>]>;
+/// The state of one chunk, in a line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Place {
+    chunk: Mutex<Chunk>,
+    /// Where the words of a small chunk begin, or began: for prefetches only.
+    words: AtomicPtr<[u64; 2]>,
+}
+
+const _: () = assert!(size_of::<Place>() == 64);
+
+type Leaf = Box<[Place]>;
 type Middle = Box<[OnceLock<Leaf>]>;
 
 /// The state of every chunk by its number: a tree of three levels whose parts are allocated on first use, so that
@@ -181,6 +201,10 @@ impl ChunkTable {
 
     /// Returns the state of chunk `number`.
     pub fn get(&self, number: u32) -> &Mutex<Chunk> {
+        &self.place(number).chunk
+    }
+
+    fn place(&self, number: u32) -> &Place {
         let (top, middle, leaf) = split(number);
         let middle = &self.top[top].get_or_init(|| blank(MIDDLE_BITS))[middle];
         &middle.get_or_init(|| blank(LEAF_BITS))[leaf]
@@ -188,8 +212,31 @@ impl ChunkTable {
 
     /// Returns the state of chunk `number`; `None` when its leaf of the tree has not been allocated.
     pub fn peek(&self, number: u32) -> Option<&Mutex<Chunk>> {
+        self.peek_place(number).map(|place| &place.chunk)
+    }
+
+    #[inline]
+    fn peek_place(&self, number: u32) -> Option<&Place> {
         let (top, middle, leaf) = split(number);
         Some(&self.top[top].get()?[middle].get()?[leaf])
+    }
+
+    /// Makes chunk `number` a small one.
+    pub fn set_small(&self, number: u32, mut small: SmallChunk) {
+        let place = self.place(number);
+        // Relaxed: a hint.
+        place.words.store(small.words.as_mut_ptr(), Ordering::Relaxed);
+        *lock(&place.chunk) = Chunk::Small(small);
+    }
+
+    /// Prefetches, for writing, the state of a block of a small chunk.
+    #[inline]
+    pub fn prefetch(&self, number: u32, block: u32) {
+        let Some(place) = self.peek_place(number) else { return };
+        prefetch_write(place);
+        // Relaxed: a hint.
+        let words = place.words.load(Ordering::Relaxed);
+        prefetch_write(words.wrapping_add(block as usize / 64));
     }
 }
 
@@ -208,18 +255,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bitmaps_are_sets() {
-        let mut set = Bitmap::full(130);
-        assert_eq!((set.len(), set.pop(), set.pop()), (130, Some(0), Some(1)));
-        assert!(set.remove(129) && !set.remove(129) && !set.contains(129) && !set.contains(500));
-        assert!(set.insert(0) && !set.insert(0));
-        assert_eq!(set.pop(), Some(0));
-        let rest: Vec<u32> = set.iter().collect();
-        assert_eq!(rest, (2..129).collect::<Vec<_>>());
-        for expected in 2..129 {
-            assert_eq!(set.pop(), Some(expected));
+    fn blocks_are_owned_or_free_or_neither() {
+        let mut chunk = SmallChunk::vacant(3, 130);
+        assert!(chunk.is_vacant() && chunk.free_blocks().eq(0..130));
+        assert_eq!((chunk.take(), chunk.take()), (Some(0), Some(1)));
+        assert_eq!((chunk.owned_count(), chunk.free_count()), (2, 128));
+        assert!(!chunk.disown(129) && !chunk.disown(500));
+        assert!(chunk.disown(0) && !chunk.disown(0));
+        assert_eq!((chunk.owned_count(), chunk.free_count()), (1, 128), "block 0 is neither");
+        assert_eq!(chunk.take(), Some(2));
+        chunk.free(0);
+        assert_eq!(chunk.take(), Some(0));
+        for expected in 3..130 {
+            assert_eq!(chunk.take(), Some(expected));
         }
-        assert_eq!((set.pop(), set.len()), (None, 0));
+        assert_eq!((chunk.take(), chunk.free_count()), (None, 0));
+        assert!(chunk.owned().eq(0..130));
+        assert!((0..130).all(|block| chunk.disown(block)));
+        (0..130).rev().for_each(|block| chunk.free(block));
+        assert!(chunk.is_vacant() && chunk.owned_count() == 0);
+        chunk.closed = true;
+        assert_eq!(chunk.take(), None);
+    }
+
+    #[test]
+    fn unexamined_blocks_are_neither() {
+        for blocks in [2, 63, 64, 65, 512] {
+            let mut chunk = SmallChunk::unexamined(0, blocks);
+            assert_eq!((chunk.take(), chunk.owned().count()), (None, 0));
+            chunk.own(blocks - 1);
+            chunk.free(0);
+            assert_eq!((chunk.take(), chunk.take()), (Some(0), None));
+            assert_eq!(SmallChunk::vacant(0, blocks).free_blocks().count(), blocks as usize);
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Compaction: moves small blobs together, so that the space of sparsely used chunks goes back to the file system.
 //!
-//! A chunk of small blocks is given back when its last block is freed. After many removals, many chunks hold a few
+//! A chunk of small blocks is given back when its last block is free. After many removals, many chunks hold a few
 //! blocks each. [`BlobStore::compact`] empties the emptiest chunks of each class into the fullest, until every class
 //! has only as many chunks as its blobs need. A run of chunks holds one blob and is never moved.
 //!
@@ -49,6 +49,7 @@ impl BlobStore {
         let _alone = lock(&self.compacting);
         self.make_room(storage, table)?;
         self.wait_for_readers(storage);
+        self.shared.free_spares();
         for (class, mut chunks) in self.shared.small_chunks().into_iter().enumerate() {
             let owned: u64 = chunks.iter().map(|&(owned, _)| u64::from(owned)).sum();
             let needed = owned.div_ceil(self.shared.classes.blocks(class).into()) as usize;
@@ -61,6 +62,7 @@ impl BlobStore {
             }
         }
         self.wait_for_readers(storage);
+        self.shared.free_spares();
         self.shared.settle_ripe(storage)?;
         self.shared.punch_free(storage);
         Ok(())
@@ -176,7 +178,7 @@ impl Shared {
         for number in 0..fresh {
             let Some(chunk) = self.chunks.peek(number) else { continue };
             if let Chunk::Small(small) = &*lock(chunk) {
-                chunks[small.class].push((small.owned.len(), number));
+                chunks[small.class()].push((small.owned_count(), number));
             }
         }
         chunks
@@ -186,8 +188,8 @@ impl Shared {
     /// being emptied.
     fn owned_blocks(&self, number: u32, class: usize, from: u32) -> Vec<u32> {
         match &*lock(self.chunks.get(number)) {
-            Chunk::Small(small) if small.class == class && small.closed => {
-                let owned = small.owned.iter().filter(|&block| block >= from);
+            Chunk::Small(small) if small.class() == class && small.closed => {
+                let owned = small.owned().filter(|&block| block >= from);
                 owned.take(MOVED_TOGETHER).collect()
             }
             _ => Vec::new(),
@@ -206,12 +208,12 @@ impl Shared {
     /// Allows allocation again from a chunk that still has owned blocks. A chunk without owned blocks becomes vacant
     /// when readers have left.
     fn reopen(&self, number: u32, class: usize) {
-        self.change_small(number, class, |small| small.closed = small.owned.len() == 0);
+        self.change_small(number, class, |small| small.closed = small.owned_count() == 0);
     }
 
     fn change_small(&self, number: u32, class: usize, change: impl FnOnce(&mut SmallChunk)) {
         self.after_change(number, |small| {
-            if small.class == class {
+            if small.class() == class {
                 change(small);
             }
         });

@@ -32,8 +32,8 @@
 //! - I3 No two references name the same block.
 //! - I4 A referenced block holds the content that was written, for the owner that it was written for (checksum).
 //! - I5 In DRAM, a block is *owned*, or *free*, or neither. Owned blocks are referenced (otherwise they are
-//!   leaked); free blocks are not. A block is neither while it is unexamined, held by the reclaimer, or undecided
-//!   by the table.
+//!   leaked); free blocks are not. A block is neither while it is unexamined, held by the reclaimer, undecided
+//!   by the table, or a *spare* (see "Spare blocks").
 //!
 //! # The table's part
 //!
@@ -97,6 +97,17 @@
 //! the word might be the inside of a run, and the scan never frees space on a guess. `check` reports the word. Blobs
 //! within one chunk are still read; a longer blob, whose run the word describes, is `Corrupt`.
 //!
+//! # Spare blocks
+//!
+//! In a store whose blobs are replaced, each block that becomes free is in another chunk. If it became free there, the
+//! chunk would be listed for this one block, and fetched for one allocation. Instead, the reclaimer gives the block to
+//! the stripe of its thread, which hands it out next. The stripe keeps at most as many spares as it has been asked
+//! for since, and at most one batch of the reclaimer or 2 MiB; all others become free in their chunks. A chunk with a
+//! spare is not given back before the spare is used: at most 256 chunks for each class and stripe. All spares become
+//! free before the region grows, and in `make_room`, `compact` and `check`.
+//!
+//! The stripe knows its next block while the table still writes the present one: it prefetches the block and its state.
+//!
 //! # The scan and concurrent writers
 //!
 //! A block in an unscanned chunk can only lose its owner: allocation uses examined blocks alone. So the scan never
@@ -115,11 +126,11 @@
 //!
 //! Locks are taken in this order: the scanner's, the table's bucket locks, one of the short locks. Short locks are a
 //! class's `refill` (held while a chunk is fetched: the map's fence, growth), then the lock of a chunk, a class's
-//! `room`, `space`, `ripe`. The locks after `refill` are held for a few instructions (`space` also during growth). No
-//! thread holds two of them at once, or holds one of them during a call to the table or the reclaimer. So `write`,
-//! `discard` and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact` must not. A usual
-//! `write` takes one lock: that of the chunk from which its thread allocates. `compact` has its own lock, which comes
-//! before all of these.
+//! `room`, a stripe's `spares`, `space`, `ripe`. The locks after `refill` are held for a few instructions (`space` also
+//! during growth). No thread holds two of them at once, or holds one of them during a call to the table or the
+//! reclaimer. So `write`, `discard` and `retire` may be called under bucket locks; `prepare`, `make_room` and `compact`
+//! must not. A usual `write` takes two locks, one after the other: that of its stripe's spares and that of a chunk.
+//! `compact` has its own lock, which comes before all of these.
 //!
 //! # Costs
 //!
@@ -132,13 +143,12 @@
 //! | a chunk given back | 1 map word | 1 | 1 for all given back together |
 //! | a blob moved | those of header and content, a slot | the same, once each | 1 (the table's), 1 for up to 64 |
 //!
-//! DRAM: two bits for each block of the scanned chunks, 24 bytes for each chunk in those groups of 1024 chunks that
-//! have been accessed.
+//! DRAM: two bits for each block of the scanned chunks, 64 bytes for each chunk in those groups of 1024 chunks that
+//! have been accessed, 8 bytes for each spare.
 //!
-//! Time: `write` is one uncontended lock, one pass of the checksum (8 GB/s on our machines), the copy and the
-//! flushes; `retire` is one lock and one small allocation (the reclaimer's). Examining a block costs the scan one
-//! line, plus what the table's `is_live` reads; a write examines at most 512 blocks (256 each for hunt and sweep),
-//! more for a content of megabytes.
+//! Time: `write` is two uncontended locks, one pass of the checksum (8 GB/s on our machines), the copy and the flushes;
+//! `retire` is one lock. Examining a block costs the scan one line, plus what the table's `is_live` reads; a write
+//! examines at most 512 blocks (256 each for hunt and sweep), more for a content of megabytes.
 
 mod allocate;
 mod block;
@@ -167,13 +177,14 @@ use crate::base::reclaim::{Guard, Reclaimer};
 use crate::storage::bytes::SharedBytes;
 use crate::storage::medium::Medium;
 use crate::storage::mutex::lock;
+use crate::storage::region::READ_LINES;
 use crate::{Error, Result};
 
-use allocate::{Held, release_later};
+use allocate::Held;
 use block::{HEADER_BYTES, Header};
 use chunk::ChunkTable;
 use class::{Classes, size_hint};
-use pool::Pool;
+use pool::{MOST_WAITING_BYTES, Pool};
 use scanner::Scanner;
 use shared::Shared;
 use space::{SCAN_PER_CHUNK, Space, WORD_BYTES, chunks_in, map_word as map_word_at};
@@ -185,6 +196,7 @@ pub use block::{BlobRef, MAX_BLOB_BYTES};
 pub use class::map_word;
 pub use owner::Owner;
 pub use params::BlobParams;
+pub(crate) use pool::RETIRED_TOGETHER;
 pub use report::BlobReport;
 
 /// The region of the blocks.
@@ -263,7 +275,9 @@ impl BlobStore {
         // each.
         shared.scan_due = AtomicU32::new(fresh.min(SCAN_PER_CHUNK));
         let scanner = shared.scanner(storage, fresh);
-        Ok(Self { shared: Arc::new(shared), reclaimer, scanner, compacting: Mutex::default() })
+        let shared = Arc::new(shared);
+        reclaimer.keep(Arc::clone(&shared) as _);
+        Ok(Self { shared, reclaimer, scanner, compacting: Mutex::default() })
     }
 
     /// Stores `content` for `owner` (the hash of its key) and flushes it. The blob is durable after this thread's next
@@ -372,7 +386,17 @@ impl BlobStore {
         let Some(word) = map_word_at(&self.shared.map, number as u32) else { return };
         // Relaxed: a hint only.
         let size = storage.read_unvalidated(|| size_hint(word.load(storage, Relaxed)));
-        self.shared.blobs.prefetch(offset, u64::from(size), hint);
+        self.shared.blobs.prefetch(offset, u64::from(size), READ_LINES, hint);
+    }
+
+    /// Prefetches the state that a later [`BlobStore::retire`] of `blob` changes. Any word will do, at any time.
+    #[inline]
+    pub fn prefetch_state<M: Medium>(&self, storage: &M, blob: BlobRef) {
+        let Some((number, inside)) = self.shared.locate(blob) else { return };
+        let Some(word) = map_word_at(&self.shared.map, number) else { return };
+        // Relaxed: a hint only.
+        let size = size_hint(storage.read_unvalidated(|| word.load(storage, Relaxed)));
+        self.shared.chunks.prefetch(number, inside.checked_div(size).unwrap_or(0));
     }
 
     /// Frees a blob at once. [`BlobStore::write`] must have returned it, and no published slot may have referred to it.
@@ -384,13 +408,23 @@ impl BlobStore {
 
     /// Frees a blob that a slot referred to, after every present reader has left. The unlinking must be durable,
     /// and `guard` pinned before it (T2).
+    ///
+    /// # Panics
+    /// If `guard` is of another reclaimer than the store's.
+    #[inline]
     pub fn retire(&self, guard: &Guard<'_>, blob: BlobRef) {
-        if let Some(held) = self.shared.disown(blob) {
-            guard.retire(release_later(&self.shared, held));
-            // A run may occupy megabytes, so its release does not wait until the reclaimer's batch is full.
-            if matches!(held, Held::Run { .. }) {
-                guard.flush();
-            }
+        let same = std::ptr::eq(guard.reclaimer(), &*self.reclaimer);
+        assert!(same, "the guard is of another reclaimer");
+        let Some(held) = self.shared.disown(blob) else { return };
+        let bytes = match held {
+            Held::Block { class, .. } => self.shared.classes.size(class) as usize,
+            Held::Run { .. } => usize::MAX,
+        };
+        // SAFETY: `open` had this reclaimer keep `shared`.
+        let waiting = unsafe { guard.retire_word(&*self.shared, held.word(), bytes) };
+        // Neither much memory nor much of a small store waits until the reclaimer's batch is full.
+        if waiting > MOST_WAITING_BYTES.min((self.shared.blobs.len() / 64) as usize) {
+            guard.flush();
         }
     }
 

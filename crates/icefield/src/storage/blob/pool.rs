@@ -1,7 +1,7 @@
 //! The allocation state of a class: the chunks that threads allocate from, and those with room.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, TryLockError};
 
 use crate::base::thread;
 use crate::storage::mutex::lock;
@@ -9,10 +9,51 @@ use crate::storage::mutex::lock;
 /// The largest number of chunks from which contending threads allocate blocks of one class at the same time.
 const MAX_STRIPES: usize = 8;
 
-/// The chunk that some threads allocate from: its number plus one, 0 for none.
+/// The number of retired blobs that share a barrier of the reclaimer. A barrier interrupts all processors that run the
+/// process.
+pub const RETIRED_TOGETHER: usize = 256;
+
+/// The most bytes of retired blobs that wait with a thread, and of spare blocks that a stripe keeps.
+pub(super) const MOST_WAITING_BYTES: usize = 2 << 20;
+
+/// What some threads allocate from. It fills two lines, because processors prefetch lines in pairs.
 #[derive(Default)]
-#[repr(align(64))]
-pub(super) struct Stripe(pub(super) AtomicU32);
+#[repr(align(128))]
+pub(super) struct Stripe {
+    spares: Mutex<Spares>,
+    /// The number of a chunk plus one, 0 for none.
+    pub(super) chunk: AtomicU32,
+}
+
+/// Blocks that have become free and that the stripe hands out again, without the way over the chunks' lists: in a store
+/// whose blobs are replaced, each block is in another chunk.
+#[derive(Default)]
+pub(super) struct Spares {
+    /// The byte offsets of the blocks. They are neither owned nor free in the state of their chunks.
+    blocks: Vec<u64>,
+    /// The number of further blocks that the stripe keeps: it has been asked for as many since.
+    wanted: usize,
+}
+
+impl Spares {
+    /// Keeps a block, if the stripe has been asked for enough to need it soon.
+    fn keep(&mut self, block: u64) -> bool {
+        let keeps = self.wanted > 0;
+        if keeps {
+            self.wanted -= 1;
+            self.blocks.push(block);
+        }
+        keeps
+    }
+
+    /// Takes a block; also returns the one that is next. The stripe keeps at most `most`.
+    fn take(&mut self, most: usize) -> Option<(u64, Option<u64>)> {
+        if self.wanted + self.blocks.len() < most {
+            self.wanted += 1;
+        }
+        Some((self.blocks.pop()?, self.blocks.last().copied()))
+    }
+}
 
 /// The allocation state of one class.
 #[derive(Default)]
@@ -70,18 +111,43 @@ impl Pool {
     }
 
     /// Detaches a chunk from all stripes that allocate from it, and returns their number.
-    pub fn detach(&self, number: u32) -> u32 {
+    pub fn detach(&self, number: u32) -> u16 {
         let _refilling = lock(&self.refill);
         // Relaxed, both: `refill` excludes other writers, and the chunk's lock orders the accesses to its blocks.
         let theirs =
-            self.stripes.iter().filter(|stripe| stripe.0.load(Ordering::Relaxed) == number + 1);
-        theirs.map(|stripe| stripe.0.store(0, Ordering::Relaxed)).count() as u32
+            self.stripes.iter().filter(|stripe| stripe.chunk.load(Ordering::Relaxed) == number + 1);
+        theirs.map(|stripe| stripe.chunk.store(0, Ordering::Relaxed)).count() as u16
     }
 
     pub fn stripe(&self) -> &Stripe {
         // Relaxed: any stripe will do.
         let stripes = self.contended.load(Ordering::Relaxed) + 1;
         &self.stripes[thread::number() % stripes.min(MAX_STRIPES)]
+    }
+
+    /// Takes a spare block of a stripe, which keeps at most `most`; also returns the one that is next.
+    pub fn take_spare(&self, stripe: &Stripe, most: usize) -> Option<(u64, Option<u64>)> {
+        match stripe.spares.try_lock() {
+            Ok(mut spares) => spares.take(most),
+            Err(TryLockError::Poisoned(spares)) => spares.into_inner().take(most),
+            Err(TryLockError::WouldBlock) => {
+                self.widen();
+                lock(&stripe.spares).take(most)
+            }
+        }
+    }
+
+    /// Gives a free block to this thread's stripe, if that needs it soon.
+    pub fn keep_spare(&self, block: u64) -> bool {
+        lock(&self.stripe().spares).keep(block)
+    }
+
+    /// Removes and returns the spare blocks of all stripes.
+    pub fn take_spares(&self) -> Vec<u64> {
+        self.stripes
+            .iter()
+            .flat_map(|stripe| std::mem::take(&mut *lock(&stripe.spares)).blocks)
+            .collect()
     }
 
     pub fn widen(&self) {

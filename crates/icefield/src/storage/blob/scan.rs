@@ -95,7 +95,7 @@ impl Shared {
         let chunk_bytes = u64::from(self.params.chunk_bytes);
         storage.reserve(&self.blobs, u64::from(number) * chunk_bytes, chunk_bytes).ok()?;
         let unexamined = SmallChunk::unexamined(class, self.classes.blocks(class));
-        *lock(self.chunks.get(number)) = Chunk::Small(Box::new(unexamined));
+        self.chunks.set_small(number, unexamined);
         Some(Examination { chunk: number, class, next_block: 0 })
     }
 
@@ -172,7 +172,7 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Scans everything that is left and flushes the reclaimer, for a table that got [`crate::Error::NoSpace`] and is
+    /// Scans everything that is left, flushes the reclaimer and frees all spare blocks, for a table that got [`crate::Error::NoSpace`] and is
     /// about to try again. Blocks that readers may still reference are not freed. The caller must not hold a lock of
     /// the table.
     ///
@@ -186,6 +186,7 @@ impl BlobStore {
         }
         drop(scanner);
         self.reclaimer.pin().flush();
+        self.shared.free_spares();
         self.shared.settle_ripe(storage)
     }
 
@@ -315,7 +316,7 @@ impl BlobStore {
             let offset = start + u64::from(block) * u64::from(self.shared.classes.size(class));
             let own = || {
                 if let Chunk::Small(small) = &mut *lock(chunk) {
-                    small.owned.insert(block);
+                    small.own(block);
                 }
             };
             if self.examine(storage, table, offset, Extent::Small(class), own) == Verdict::Dead {
@@ -331,7 +332,7 @@ impl BlobStore {
         if !condemned.is_empty() {
             self.after_readers(move |shared| {
                 shared.after_change(number, |small| {
-                    condemned.into_iter().for_each(|block| _ = small.free.insert(block));
+                    condemned.into_iter().for_each(|block| small.free(block));
                 });
             });
         }

@@ -1,4 +1,5 @@
-//! The state of a store that is shared with the closures it passes to the reclaimer.
+//! The state of a store that is shared with the reclaimer, which frees the blobs that were retired. The reclaimer keeps
+//! it until its own drop.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
@@ -12,7 +13,7 @@ use crate::Error;
 use crate::base::counter::ShardedCounter;
 use crate::storage::region::Region;
 
-/// The part of the store that the reclaimer's closures use too. All of it except the regions lies in DRAM.
+/// The part of the store that the reclaimer uses too. All of it except the regions lies in DRAM.
 pub(super) struct Shared {
     pub(super) params: BlobParams,
     pub(super) classes: Classes,

@@ -61,6 +61,11 @@ impl Shared {
         extent: Extent,
     ) -> Result<u32> {
         self.settle_ripe(storage)?;
+        if self.must_grow(count) {
+            // A spare block may be all that keeps a chunk from being free.
+            self.free_spares();
+            self.settle_ripe(storage)?;
+        }
         let start = self.choose_chunks(storage, count)?;
         // The range may be a hole unless it was just added: the store may have punched it, or the file was copied with
         // holes.
@@ -80,6 +85,12 @@ impl Shared {
         word.store(storage, self.classes.encode(start, extent), Ordering::Relaxed);
         storage.flush_object(word);
         Ok(start)
+    }
+
+    /// Returns whether the region has no room for `count` contiguous chunks.
+    fn must_grow(&self, count: u32) -> bool {
+        let space = lock(&self.space);
+        space.runs.longest() < count && count > space.end - space.fresh
     }
 
     fn choose_chunks<M: Medium>(&self, storage: &M, count: u32) -> Result<u32> {

@@ -6,6 +6,7 @@ use super::PayloadLog;
 use super::chunks::PayloadRef;
 use crate::base::pipeline::{prefetch_read, prefetch_second_level};
 use crate::storage::Cell64;
+use crate::storage::region::READ_LINES;
 
 /// The number of records by which payloads are prefetched ahead of their use.
 pub(in crate::engine::plush) const HINTED_AHEAD: usize = 16;
@@ -29,6 +30,6 @@ impl PayloadLog {
             usual => u64::from(usual),
         };
         let offset = self.offset_of(PayloadRef::unpack(word));
-        self.region.prefetch(offset, bytes, prefetch_second_level);
+        self.region.prefetch(offset, bytes, READ_LINES, prefetch_second_level);
     }
 }

@@ -164,6 +164,7 @@ impl<M: Medium> Toy<M> {
         let (storage, shared, live_bytes) =
             (Arc::clone(&self.storage), Arc::clone(&self.store.shared), self.live_bytes());
         drop(self);
+        shared.free_spares();
         shared.settle_ripe(&*storage).expect("settled");
         account(&shared, live_bytes);
     }
@@ -192,8 +193,8 @@ fn account(shared: &Shared, live_bytes: u64) {
             Chunk::Small(small) => {
                 chunks += 1;
                 assert_eq!(
-                    small.owned.len() + small.free.len(),
-                    small.blocks,
+                    small.owned_count() + small.free_count(),
+                    shared.classes.blocks(small.class()),
                     "chunk {number} has lost blocks"
                 );
             }

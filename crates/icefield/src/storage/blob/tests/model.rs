@@ -431,3 +431,43 @@ fn the_check_tells_leaks_and_double_owners() {
     toy.store.discard(blob);
     assert!(toy.report(toy.live()).faults.iter().any(|fault| fault.contains("I5")));
 }
+
+/// Blobs of equal size that are replaced again and again use the blocks that become free, from whichever chunk, and the
+/// last of them can still be given back.
+#[test]
+fn replaced_blobs_use_spare_blocks_and_chunks_still_become_free() {
+    let storage = Arc::new(Plain::default());
+    let toy = Toy::open(Arc::clone(&storage), TINY, 400).unwrap();
+    let mut choices = Choices::new(11);
+    (0..400).for_each(|slot| toy.put(slot, &content(slot as u64, 40)).unwrap());
+    // The blocks of the retired batches come on top of the live ones.
+    (0..4_000).for_each(|_| toy.put(choices.below(400) as usize, &content(7, 40)).unwrap());
+    let grown = toy.store.stats().region_bytes;
+    for step in 0..20_000 {
+        toy.put(choices.below(400) as usize, &content(step, 40)).unwrap();
+    }
+    assert_eq!(toy.store.stats().region_bytes, grown, "a store of constant size does not grow");
+    toy.check();
+    (0..400).for_each(|slot| assert!(toy.remove(slot).unwrap()));
+    toy.check_nothing_lost();
+    let (stats, chunks) = (toy.store.stats(), toy.store.shared.blobs.len());
+    // The stripe keeps its chunk.
+    let chunk = u64::from(TINY.chunk_bytes);
+    assert_eq!((stats.used_bytes, stats.free_bytes), (0, chunks - chunk));
+}
+
+/// A region without a free chunk: the space of spare blocks of one class is available to the other classes.
+#[test]
+fn spare_blocks_do_not_keep_other_classes_from_room() {
+    let storage = Arc::new(Plain::default());
+    let params = BlobParams { max_bytes: 16 << 10, ..TINY };
+    let toy = Toy::open(Arc::clone(&storage), params, 300).unwrap();
+    let fill =
+        |len: usize| (0..300).take_while(|&slot| toy.put(slot, &content(1, len)).is_ok()).count();
+    for len in [40, 200, 90, 40, 450] {
+        let count = fill(len);
+        assert!(count * (len + 16) > 16 << 10 >> 1, "{count} blobs of {len} bytes");
+        (0..count).for_each(|slot| assert!(toy.remove(slot).unwrap()));
+    }
+    toy.check_nothing_lost();
+}
