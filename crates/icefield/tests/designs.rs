@@ -282,7 +282,17 @@ fn bytes_of_any_length<D: Design>() -> Check {
     let big = vec![7; 16 << 20];
     table.put(b"big", &big)?;
     assert_eq!(table.get(b"big")?, Some(big));
-    assert!(matches!(table.put(b"big", &vec![0; (16 << 20) + 1]), Err(Error::ValueTooLong { .. })));
+    let too_long = vec![0; (16 << 20) + 1];
+    assert!(matches!(table.put(b"big", &too_long), Err(Error::ValueTooLong { .. })));
+    // The operations of a batch before the one that fails take place, and none after it.
+    let batch: [(&[u8], &[u8]); 4] =
+        [(b"first", b"1"), (b"second", b"2"), (b"third", &too_long), (b"fourth", b"4")];
+    let failed =
+        [table.put_batch(&batch), table.insert_batch(&batch[1..], &mut [None, None, None])];
+    assert!(failed.iter().all(|failed| matches!(failed, Err(Error::ValueTooLong { .. }))));
+    let found = batch.iter().map(|(key, _)| table.get(key)).collect::<Result<Vec<_>, _>>()?;
+    let expected = [Some(b"1".to_vec()), Some(b"2".to_vec()), None, None];
+    assert_eq!(found, expected);
     assert_sound(&table)
 }
 

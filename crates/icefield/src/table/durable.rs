@@ -496,8 +496,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     }
 
     /// Runs [`insert`](Self::insert) for each record in order. The operations share fences, and all of them are durable
-    /// when the call returns. After a crash during the call, any subset of the keys may have been inserted; of the
-    /// operations on one key, a prefix survives.
+    /// when the call returns. Other threads see the operations on one key in order, but may see those on different keys in
+    /// another order. After a crash during the call, any subset of the keys may have been inserted; of the operations on
+    /// one key, a prefix survives.
     ///
     /// # Errors
     /// As [`try_insert`](Self::try_insert); the operations before the failing one are durable, and their

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Wake};
 
 use icefield::base::hash::HashKind;
 use icefield::storage::{Errno, FaultAction, FaultAt, FaultMode, FaultPlan};
-use icefield::{Durability, Error, Plush, SyncMode};
+use icefield::{Durability, Error, OnFailure, Op, Plush, SyncMode};
 
 use super::{Check, TINY};
 
@@ -81,6 +81,52 @@ fn a_batch_on_a_disk_is_one_sync() -> Check {
     // Each of the two chunks of the log costs one more sync.
     assert_eq!(counting.calls() - before, 402);
     assert_eq!(table.len()?, 40_000);
+    Ok(())
+}
+
+/// Batches on a disk that need the same root entries at the same time leave writes for their next windows. Writes of one
+/// key keep their order all the same, and an operation with a result sees those before it.
+#[test]
+fn writes_that_wait_for_locks_on_a_disk_keep_their_order() -> Check {
+    const KEYS: u64 = 40;
+    let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+    let options = Plush::<u64, str>::options().shape(TINY).durability(Durability::Disk);
+    let table = options.create(directory.path().join("table.ice"))?;
+    std::thread::scope(|scope| {
+        let writer = |thread: u64| {
+            let table = &table;
+            move || -> icefield::Result<()> {
+                for round in 0..60 {
+                    // Each key twice; the second write counts.
+                    let value = |n: u64| format!("{round}, {}", n / KEYS);
+                    let values: Vec<String> = (0..2 * KEYS).map(value).collect();
+                    let records: Vec<(u64, &str)> = (0..)
+                        .zip(&values)
+                        .map(|(n, value)| (n % KEYS * 4 + thread, value.as_str()))
+                        .collect();
+                    table.put_batch(&records)?;
+                    let (key, second) = (round % KEYS * 4 + thread, format!("{round}, 1"));
+                    assert_eq!(table.get(key)?.as_deref(), Some(second.as_str()));
+                    let mut ops = [
+                        Op::put(key, "blind"),
+                        Op::put(key + 1_000, "more"),
+                        Op::update(key, "looked"),
+                        Op::get(key),
+                    ];
+                    table.execute(&mut ops, OnFailure::Continue)?;
+                    assert!(
+                        matches!(&ops[2..], [Op::Update(.., Some(before)), Op::Get(_, Some(now))]
+                            if before == "blind" && now == "looked"),
+                        "{ops:?}"
+                    );
+                }
+                Ok(())
+            }
+        };
+        let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || writer(thread)())).collect();
+        threads.into_iter().try_for_each(|thread| thread.join().expect("no panic"))
+    })?;
+    assert!(table.check()?.is_clean());
     Ok(())
 }
 

@@ -194,7 +194,9 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             window.run(index, &probe, &value(index), mode, &mut answer)?;
             Ok(ControlFlow::Continue(()))
         });
-        result.and_then(|()| window.commit(&mut answer))
+        // The operations before a failure are made durable, and answered.
+        let finished = window.commit(&mut answer);
+        result.and(finished)
     }
 
     pub(super) fn execute_all<'a>(

@@ -2,12 +2,14 @@
 //!
 //! Each operation of a window locks its root entry. A window waits only for its first lock. It takes further locks only
 //! if they are free, and commits when another thread holds one that it needs. So a thread never waits while it holds a
-//! lock, and no lock order is needed. The commit takes all places in a log at once, writes all log records (after a
-//! fence for the payloads, if there are any), flushes each line once, fences, and appends the records to their root
-//! entries. Records for which a full log has no place go to the next window, which is also committed before any result
-//! is returned. Only blind writes, which do not look up the present value, can move to the next window. Any other write
-//! has a result that is valid only while its root entry stays locked, so it takes its place in the log when it is
-//! staged.
+//! lock, and no lock order is needed. Where a fence is a sync, a blind write whose lock is not free moves to the next
+//! window instead, like one that finds its log full, together with all later writes of its root entry: other threads
+//! hold their locks during their syncs, so a window that ended there would sync a few records only. The commit takes
+//! all places in a log at once, writes all log records (after a fence for the payloads, if there are any), flushes each
+//! line once, fences, and appends the records to their root entries. Records for which a full log has no place go to
+//! the next window, which is also committed before any result is returned. Only blind writes, which do not look up the
+//! present value, can move to the next window. Any other write has a result that is valid only while its root entry
+//! stays locked, so it takes its place in the log when it is staged.
 
 use std::collections::VecDeque;
 
@@ -28,6 +30,8 @@ use crate::{Error, Result};
 const WINDOW: usize = 32;
 /// Number of records that share a fence where a fence is a sync of files.
 const SYNC_WINDOW: usize = 512;
+/// The most writes that a window leaves for the next one because their locks are not free.
+const MOST_LEFT: usize = 32;
 
 /// The result of an operation of the window, to be returned after the commit.
 struct Answer<B> {
@@ -105,7 +109,8 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     unflushed: Vec<Unflushed>,
     /// One share for each log.
     shares: Box<[Share]>,
-    /// Writes that got no place in a full log, for the next window; empty between commits.
+    /// Writes for the next window, in order. Each had no place in a full log, or a lock that was not free. No record of
+    /// their root entries is in the open window, unless it has a place before theirs.
     left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
@@ -218,10 +223,15 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         self.hold_first(core.root_entry(probe.hash))
     }
 
-    /// Returns whether a record with the key's words is staged.
+    /// Returns whether a record with the key's words is staged, or left for the next window.
     pub(super) fn has(&self, probe: &LookupKey<'_>) -> bool {
         let wanted = self.core.key_words(probe);
-        self.writes.iter().any(|write| write.record.key == wanted)
+        self.writes.iter().chain(&self.left).any(|write| write.record.key == wanted)
+    }
+
+    /// Returns whether a write of the root entry is left for the next window.
+    fn leaves(&self, entry: usize) -> bool {
+        self.left.iter().any(|write| self.core.root_entry(write.hash) == entry)
     }
 
     /// Locks the first root entry of a window. First does the work that must not run under a lock.
@@ -255,7 +265,9 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         mode: ModeOf<R>,
     ) -> Result<Step> {
         let core = self.core;
-        let Some(at) = self.hold(core.root_entry(probe.hash)) else { return Ok(Step::Later) };
+        let entry = core.root_entry(probe.hash);
+        let held = if self.leaves(entry) { None } else { self.hold(entry) };
+        let Some(at) = held else { return self.leave(probe, value, mode) };
         if mode.looks() && self.held[at].1 > 0 && self.has(probe) {
             return Ok(Step::Later);
         }
@@ -269,6 +281,36 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             self.answers.push(Answer { index, wrote: Wrote { before, done } });
         }
         Ok(Step::Staged(done))
+    }
+
+    /// Leaves a blind write for the next window, and writes its payload. Does so only where fences are syncs, and for a
+    /// few writes.
+    #[cold]
+    fn leave(&mut self, probe: &LookupKey<'_>, value: &Raw<'_>, mode: ModeOf<R>) -> Result<Step> {
+        let core = self.core;
+        // A removal must succeed without space, which needs a window of its own (`run`).
+        let may_fail = !mode.looks() && !mode.removes();
+        if !may_fail || !core.storage.fence_syncs() || self.left.len() == MOST_LEFT {
+            return Ok(Step::Later);
+        }
+        let record = self.record(probe, value, mode)?;
+        self.left.push_back(Write { at: usize::MAX, hash: probe.hash, record, place: None });
+        self.staged += 1;
+        Ok(Step::Staged(true))
+    }
+
+    /// Returns the record of a write, whose payload it writes.
+    #[inline(always)]
+    fn record(
+        &mut self,
+        probe: &LookupKey<'_>,
+        value: &Raw<'_>,
+        mode: ModeOf<R>,
+    ) -> Result<RecordOf<R>> {
+        let value = if mode.removes() { &Raw::Word(0) } else { value };
+        let (value, unflushed) = self.core.append_payload(probe, value)?;
+        self.unflushed.extend(unflushed);
+        Ok(mode.record(self.core.key_words(probe), value))
     }
 
     /// Adds a record to the window and writes its payload. If the write is not blind, also takes a place in the log.
@@ -292,22 +334,18 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         } else {
             return Ok(false);
         };
-        let value = if mode.removes() { &Raw::Word(0) } else { value };
-        let value = match core.append_payload(probe, value) {
-            Ok((value, unflushed)) => {
-                self.unflushed.extend(unflushed);
-                value
-            }
+        let record = match self.record(probe, value, mode) {
+            Ok(record) => record,
             Err(error) => {
                 place.into_iter().for_each(|place| core.waste(place));
                 return Err(error);
             }
         };
+        let (held, staged) = &self.held[at];
         if mode.looks() || *staged > 0 {
             // If the entry's first staged record is a blind write, the batch's pipeline has prefetched its slot.
             core.root.prefetch_push(held.entry, *staged);
         }
-        let record = mode.record(core.key_words(probe), value);
         self.take(Write { at, hash: probe.hash, record, place });
         Ok(true)
     }
@@ -322,7 +360,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         self.writes.push(write);
     }
 
-    /// Adds the records that got no place in a full log to a new window, in order, as long as it has room.
+    /// Adds the records that were left to a new window, in order, as long as it has room and their locks are free.
     #[cold]
     fn take_left(&mut self) -> Result<()> {
         let core = self.core;
@@ -400,11 +438,18 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             let taken = self.take_left();
             committed = taken.and(self.commit_placed());
             if matches!(committed, Err(Error::NoSpace { .. })) {
-                // The window still holds its pass through the gate, but no lock.
+                // The window still holds its pass through the gate, but no lock. Its pin, which would keep space from
+                // becoming free, protects what the answers refer to, and nothing else.
+                if self.answers.is_empty() {
+                    self.pin = None;
+                }
                 match self.core.make_room_in_need(hash, attempt) {
                     Ok(true) => committed = Ok(()),
                     Ok(false) => {}
                     Err(error) => committed = Err(error),
+                }
+                if self.pin.is_none() {
+                    self.pin = self.core.pin();
                 }
                 attempt += 1;
             } else {

@@ -1,10 +1,14 @@
 //! The ranges that `Durability::Disk` has yet to sync.
 //!
 //! Each thread's flushes are recorded as one range per region, the hull of the flushed ranges. The thread's next fence
-//! queues these ranges under a ticket, the number of the next sync. Concurrent fences share a sync: the thread that
-//! holds the commit lock syncs everything queued by then, and the other threads find that their ticket is served. Syncs
-//! never overlap, because the kernel reports a failed write-back only once per open file: a second thread in `msync`
-//! could get success.
+//! queues these ranges under a ticket, the number of the next sync. Concurrent fences share a sync: one thread syncs
+//! everything queued by then, and the others wait until their ticket is served. Syncs never overlap, because the kernel
+//! reports a failed write-back only once per open file: a second thread in `msync` could get success.
+//!
+//! A thread that always began at once would sync its own ranges only, and the other threads, which arrive a moment later,
+//! would wait for the next sync. So the thread waits for as many fences as the last sync served or kept waiting, but at
+//! most half of the time that the last sync took, and at most 5 ms. If fewer came, the next wait is for as many as
+//! this sync serves.
 //!
 //! A fence that may be deferred leaves its ranges in the queue; the next sync by any thread includes them.
 
@@ -49,8 +53,18 @@ struct Queue {
     noted: HashMap<ThreadId, Hulls>,
     /// The ranges that were fenced and not synced yet.
     waiting: Hulls,
-    /// The ticket of the next sync.
+    /// The ticket of the next sync, and the number of fences that wait for it.
     ticket: u64,
+    fences: usize,
+    /// A thread has begun a sync: it waits for other fences to join, or is in the kernel.
+    syncing: bool,
+    /// The first ticket that is not served yet, and the error after which syncs ended.
+    next: u64,
+    failure: Option<Errno>,
+    /// The number of fences that the last sync served or kept waiting, and the time that it took. If fewer
+    /// joined than it waited for, those that it kept waiting do not count: they come too late to share a sync.
+    last_fences: usize,
+    last_took: Duration,
     /// The ticket of the sync that covers all deferred ranges. `since` is the time of the first unsynced deferral.
     left: Option<u64>,
     since: Option<Instant>,
@@ -71,14 +85,19 @@ pub(super) enum Work {
     None,
 }
 
+/// The longest time that a fence waits for others.
+const LONGEST_JOIN: Duration = Duration::from_millis(5);
+
 /// The unsynced ranges of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Dirty {
     queue: Mutex<Queue>,
     /// Notified when there is work for the committer.
     work: Condvar,
-    /// Held during a sync. Holds the first ticket that is not served yet, and the error after which syncs ended.
-    commit: Mutex<(u64, Option<Errno>)>,
+    /// Notified when another fence waits for the next sync.
+    joined: Condvar,
+    /// Notified when a sync is over.
+    done: Condvar,
     group: Arc<Group>,
 }
 
@@ -97,9 +116,11 @@ impl Dirty {
                 return self.health();
             };
             queue.waiting.append(hulls);
+            queue.fences += 1;
             queue.ticket
         };
-        self.serve(ticket)
+        self.joined.notify_one();
+        self.serve(ticket, true)
     }
 
     /// Fails when a sync has failed.
@@ -127,7 +148,7 @@ impl Dirty {
     pub(super) fn fence_deferred(&self) -> Result<(), Errno> {
         let left = lock(&self.queue).left;
         match left.filter(|&ticket| !self.group.is_served(ticket)) {
-            Some(ticket) => self.serve(ticket),
+            Some(ticket) => self.serve(ticket, false),
             None => self.health(),
         }
     }
@@ -202,28 +223,46 @@ impl Dirty {
             }
             queue.ticket
         };
-        self.serve(ticket)
+        self.serve(ticket, false)
     }
 
-    /// Returns when everything queued under `ticket` is synced. After a failed sync all later ones fail.
-    fn serve(&self, ticket: u64) -> Result<(), Errno> {
-        let mut commit = lock(&self.commit);
-        if let Some(errno) = commit.1 {
-            return Err(errno);
+    /// Returns when everything queued under `ticket` is synced. After a failed sync all later ones fail. If `waits`,
+    /// lets other fences join the sync.
+    fn serve(&self, ticket: u64, waits: bool) -> Result<(), Errno> {
+        let mut queue = lock(&self.queue);
+        loop {
+            match queue.failure {
+                Some(errno) => return Err(errno),
+                None if queue.next > ticket => return Ok(()),
+                None if !queue.syncing => break,
+                None => queue = self.done.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
         }
-        if commit.0 > ticket {
-            return Ok(());
+        queue.syncing = true;
+        let mut timed_out = false;
+        if waits {
+            let most = (queue.last_took / 2).min(LONGEST_JOIN);
+            let few = |queue: &mut Queue| queue.fences < queue.last_fences;
+            let joined = self.joined.wait_timeout_while(queue, most, few);
+            let waited;
+            (queue, waited) = joined.unwrap_or_else(PoisonError::into_inner);
+            timed_out = waited.timed_out();
         }
-        let (hulls, served) = {
-            let mut queue = lock(&self.queue);
-            queue.ticket += 1;
-            queue.since = None;
-            (std::mem::take(&mut queue.waiting), queue.ticket)
-        };
+        queue.ticket += 1;
+        queue.since = None;
+        let (fences, served) = (std::mem::take(&mut queue.fences), queue.ticket);
+        let hulls = std::mem::take(&mut queue.waiting);
+        drop(queue);
+        let start = Instant::now();
         let answer = hulls.sync();
-        commit.0 = served;
-        commit.1 = answer.err();
-        drop(commit);
+        let mut queue = lock(&self.queue);
+        queue.syncing = false;
+        queue.next = served;
+        queue.failure = answer.err();
+        queue.last_fences = fences + if timed_out { 0 } else { queue.fences };
+        queue.last_took = start.elapsed();
+        drop(queue);
+        self.done.notify_all();
         match answer {
             Ok(()) => self.group.serve(served),
             Err(_) => self.group.fail(),
