@@ -96,6 +96,7 @@ pub struct Reclaimer {
     owned: OwnedSlots,
     /// Retired objects that readers hold back, in the order of their tags.
     waiting: Mutex<VecDeque<Tagged>>,
+    /// The owners of retired words. Fields are dropped after `drop` has reclaimed all objects.
     kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
@@ -413,8 +414,8 @@ impl<'a> Guard<'a> {
         self.reclaimer.retire(self.slot, unsafe { Retired::closure(reclaim) });
     }
 
-    /// Retires the object that `owner` knows as `word`, of about `bytes` bytes. Makes no allocation of its own, unlike
-    /// [`Guard::retire`]. Returns the sum of the bytes that wait with this thread.
+    /// Retires the object that `owner` knows as `word`, of about `bytes` bytes. Unlike [`Guard::retire`], does not
+    /// allocate memory for the object. Returns the sum of the bytes that wait with this thread.
     ///
     /// # Safety
     /// `owner` lives at least as long as the reclaimer, including its drop. [`Reclaimer::keep`] ensures that.

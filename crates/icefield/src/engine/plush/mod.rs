@@ -238,8 +238,9 @@
 //! ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload log, its `space`,
 //! allocator.
 //!
-//! A thread in `fence_deferred` waits for at most one sync besides its own, which may wait 5 ms for others to join. A background thread syncs for
-//! `SyncMode::Every` and for futures; it takes no lock of the table.
+//! A thread in `fence_deferred` waits for at most one sync of another thread, which may wait up to 5 ms for fences to
+//! join, and then for its own. A background thread syncs for `SyncMode::Every` and for futures; it takes no lock of the
+//! table.
 //!
 //! # 9. Costs
 //!

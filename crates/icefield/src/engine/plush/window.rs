@@ -109,8 +109,8 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     unflushed: Vec<Unflushed>,
     /// One share for each log.
     shares: Box<[Share]>,
-    /// Writes for the next window, in order. Each had no place in a full log, or a lock that was not free. No record of
-    /// their root entries is in the open window, unless it has a place before theirs.
+    /// Writes for the next window, in order. Each found no place in a full log, or a lock that was not free. Later writes
+    /// of their root entries follow them here, so the writes of one key keep their order.
     left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
@@ -288,9 +288,9 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     #[cold]
     fn leave(&mut self, probe: &LookupKey<'_>, value: &Raw<'_>, mode: ModeOf<R>) -> Result<Step> {
         let core = self.core;
-        // A removal must succeed without space, which needs a window of its own (`run`).
-        let may_fail = !mode.looks() && !mode.removes();
-        if !may_fail || !core.storage.fence_syncs() || self.left.len() == MOST_LEFT {
+        // A removal must succeed even without space, which only `run` ensures.
+        let can_wait = !mode.looks() && !mode.removes();
+        if !can_wait || !core.storage.fence_syncs() || self.left.len() == MOST_LEFT {
             return Ok(Step::Later);
         }
         let record = self.record(probe, value, mode)?;
@@ -299,7 +299,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         Ok(Step::Staged(true))
     }
 
-    /// Returns the record of a write, whose payload it writes.
+    /// Writes the payload of a write, and returns its record.
     #[inline(always)]
     fn record(
         &mut self,

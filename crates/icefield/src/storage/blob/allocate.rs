@@ -1,8 +1,5 @@
 //! Allocates and frees blocks. All state is in DRAM, except the map word of a new chunk.
 
-use std::sync::atomic::Ordering;
-use std::sync::{PoisonError, TryLockError};
-
 use super::block::{BlobRef, UNIT_BYTES};
 use super::chunk::{Chunk, SmallChunk};
 use super::class::Extent;
@@ -13,9 +10,10 @@ use crate::base::group::prefetch::prefetch_write;
 use crate::base::reclaim::Reclaim;
 use crate::storage::Medium;
 use crate::storage::mutex::lock;
+use std::sync::atomic::Ordering;
 
-/// The largest number of lines of a block that are prefetched before the block is written. The processor fetches those
-/// of a longer one by itself.
+/// The largest number of lines of a block that are prefetched before the block is written. The processor fetches the
+/// rest without a hint.
 const WRITTEN_LINES: u64 = 16;
 
 /// Space that no longer has an owner, but is not available for reuse yet.
@@ -126,14 +124,7 @@ impl Shared {
         // Relaxed: the chunk's own state, read under its lock, decides whether the chunk still serves the class.
         let number = stripe.chunk.load(Ordering::Relaxed).checked_sub(1)?;
         let chunk = self.chunks.get(number);
-        let mut chunk = match chunk.try_lock() {
-            Ok(chunk) => chunk,
-            Err(TryLockError::Poisoned(chunk)) => chunk.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                self.pools[class].widen();
-                chunk.lock().unwrap_or_else(PoisonError::into_inner)
-            }
-        };
+        let mut chunk = self.pools[class].lock_or_widen(chunk);
         self.take_block(number, small_of(&mut chunk, class)?)
     }
 

@@ -7,8 +7,8 @@ use crate::base::group::prefetch::prefetch_write;
 use crate::storage::mutex::lock;
 
 /// A chunk of equal blocks. A block is *owned* (allocated in this session, or found live by the scan), or *free*, or
-/// neither: not examined yet, waiting for readers to leave, or a spare of a stripe. Only owned blocks can be discarded or
-/// retired.
+/// neither: not examined yet, waiting for readers to leave, or a spare of a stripe. Only owned blocks can be discarded
+/// or retired.
 #[derive(Debug)]
 pub(super) struct SmallChunk {
     /// For each 64 blocks, a word with a bit for each owned block, then one with a bit for each free block: freeing and
@@ -173,7 +173,7 @@ const LEAF_BITS: u32 = 10;
 const MIDDLE_BITS: u32 = 11;
 const TOP_BITS: u32 = 32 - MIDDLE_BITS - LEAF_BITS;
 
-/// The state of one chunk, in a line of its own.
+/// The state of one chunk. It fills one line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Place {

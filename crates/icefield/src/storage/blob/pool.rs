@@ -1,7 +1,7 @@
 //! The allocation state of a class: the chunks that threads allocate from, and those with room.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Mutex, TryLockError};
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use crate::base::thread;
 use crate::storage::mutex::lock;
@@ -16,7 +16,8 @@ pub const RETIRED_TOGETHER: usize = 256;
 /// The most bytes of retired blobs that wait with a thread, and of spare blocks that a stripe keeps.
 pub(super) const MOST_WAITING_BYTES: usize = 2 << 20;
 
-/// What some threads allocate from. It fills two lines, because processors prefetch lines in pairs.
+/// The blocks and the chunk that some threads allocate from. It fills two lines, because processors prefetch lines in
+/// pairs.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct Stripe {
@@ -25,8 +26,7 @@ pub(super) struct Stripe {
     pub(super) chunk: AtomicU32,
 }
 
-/// Blocks that have become free and that the stripe hands out again, without the way over the chunks' lists: in a store
-/// whose blobs are replaced, each block is in another chunk.
+/// Blocks that have become free and that the stripe hands out again (see "Spare blocks" in the description of the store).
 #[derive(Default)]
 pub(super) struct Spares {
     /// The byte offsets of the blocks. They are neither owned nor free in the state of their chunks.
@@ -127,14 +127,7 @@ impl Pool {
 
     /// Takes a spare block of a stripe, which keeps at most `most`; also returns the one that is next.
     pub fn take_spare(&self, stripe: &Stripe, most: usize) -> Option<(u64, Option<u64>)> {
-        match stripe.spares.try_lock() {
-            Ok(mut spares) => spares.take(most),
-            Err(TryLockError::Poisoned(spares)) => spares.into_inner().take(most),
-            Err(TryLockError::WouldBlock) => {
-                self.widen();
-                lock(&stripe.spares).take(most)
-            }
-        }
+        self.lock_or_widen(&stripe.spares).take(most)
     }
 
     /// Gives a free block to this thread's stripe, if that needs it soon.
@@ -150,7 +143,19 @@ impl Pool {
             .collect()
     }
 
-    pub fn widen(&self) {
+    /// Locks what a stripe allocates from. If another thread holds the lock, uses one stripe more from now on.
+    pub fn lock_or_widen<'a, T>(&self, mutex: &'a Mutex<T>) -> MutexGuard<'a, T> {
+        match mutex.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(guard)) => guard.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                self.widen();
+                lock(mutex)
+            }
+        }
+    }
+
+    fn widen(&self) {
         // Relaxed, and an increment may be lost: the value only affects speed.
         let contended = self.contended.load(Ordering::Relaxed);
         self.contended.store((contended + 1).min(MAX_STRIPES - 1), Ordering::Relaxed);

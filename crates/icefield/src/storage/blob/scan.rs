@@ -172,9 +172,9 @@ impl BlobStore {
         Ok(())
     }
 
-    /// Scans everything that is left, flushes the reclaimer and frees all spare blocks, for a table that got [`crate::Error::NoSpace`] and is
-    /// about to try again. Blocks that readers may still reference are not freed. The caller must not hold a lock of
-    /// the table.
+    /// Scans everything that is left, flushes the reclaimer and frees all spare blocks, for a table that got
+    /// [`crate::Error::NoSpace`] and is about to try again. Blocks that readers may still reference are not freed. The
+    /// caller must not hold a lock of the table.
     ///
     /// # Errors
     /// [`crate::Error::Poisoned`] when a fence failed.

@@ -5,10 +5,10 @@
 //! everything queued by then, and the others wait until their ticket is served. Syncs never overlap, because the kernel
 //! reports a failed write-back only once per open file: a second thread in `msync` could get success.
 //!
-//! A thread that always began at once would sync its own ranges only, and the other threads, which arrive a moment later,
-//! would wait for the next sync. So the thread waits for as many fences as the last sync served or kept waiting, but at
-//! most half of the time that the last sync took, and at most 5 ms. If fewer came, the next wait is for as many as
-//! this sync serves.
+//! If a thread always began its sync at once, threads that arrive a moment later would have to wait for the next one. So
+//! the thread first waits until as many fences have joined as the last sync served or kept waiting, but no longer than
+//! half of the time that the last sync took, and at most 5 ms. If fewer joined, the next sync waits for only as many as
+//! this one served.
 //!
 //! A fence that may be deferred leaves its ranges in the queue; the next sync by any thread includes them.
 
@@ -61,9 +61,8 @@ struct Queue {
     /// The first ticket that is not served yet, and the error after which syncs ended.
     next: u64,
     failure: Option<Errno>,
-    /// The number of fences that the last sync served or kept waiting, and the time that it took. If fewer
-    /// joined than it waited for, those that it kept waiting do not count: they come too late to share a sync.
-    last_fences: usize,
+    /// The number of fences that the next sync waits for, and the time that the last one took.
+    expected: usize,
     last_took: Duration,
     /// The ticket of the sync that covers all deferred ranges. `since` is the time of the first unsynced deferral.
     left: Option<u64>,
@@ -242,7 +241,7 @@ impl Dirty {
         let mut timed_out = false;
         if waits {
             let most = (queue.last_took / 2).min(LONGEST_JOIN);
-            let few = |queue: &mut Queue| queue.fences < queue.last_fences;
+            let few = |queue: &mut Queue| queue.fences < queue.expected;
             let joined = self.joined.wait_timeout_while(queue, most, few);
             let waited;
             (queue, waited) = joined.unwrap_or_else(PoisonError::into_inner);
@@ -259,7 +258,8 @@ impl Dirty {
         queue.syncing = false;
         queue.next = served;
         queue.failure = answer.err();
-        queue.last_fences = fences + if timed_out { 0 } else { queue.fences };
+        // Fences that began during a sync although it had waited for them come too late to share one.
+        queue.expected = fences + if timed_out { 0 } else { queue.fences };
         queue.last_took = start.elapsed();
         drop(queue);
         self.done.notify_all();
