@@ -36,6 +36,8 @@ pub struct Common {
     pub(crate) blob_chunk_bytes: u32,
     /// `true` if reads verify the checksums of blobs.
     pub(crate) verify: bool,
+    /// The memory to assume, for tests.
+    pub(crate) memory: Option<u64>,
     pub(crate) faults: Option<Arc<FaultPlan>>,
     pub(crate) types: StoredTypes,
     /// Set if the table is opened for salvage only.
@@ -54,6 +56,7 @@ impl Default for Common {
             hash_seed: None,
             blob_chunk_bytes: BlobParams::default().chunk_bytes,
             verify: false,
+            memory: None,
             faults: None,
             types: StoredTypes::default(),
             mending: None,
@@ -77,6 +80,7 @@ impl Common {
             sync: self.sync,
             max_bytes: self.max_bytes,
             huge_pages: self.huge_pages,
+            memory: self.memory,
             faults: self.faults.clone(),
             ..MappedOptions::default()
         })

@@ -445,6 +445,20 @@ impl Io {
         }
     }
 
+    /// Makes the kernel begin to read exactly the pages of a range, if it is mapped from a file. An access that finds a
+    /// page in memory, or on its way there, reads no neighbours of it.
+    pub(crate) fn read_pages(&self, start: *const u8, bytes: usize) {
+        let page = rustix::param::page_size();
+        let skip = start.addr() % page;
+        if self.enter("read_pages").is_ok() {
+            // SAFETY: the advice changes no content, whatever is mapped there. Without it, reads are only slower.
+            let _ = unsafe {
+                let first = start.wrapping_sub(skip).cast_mut().cast();
+                rustix::mm::madvise(first, (skip + bytes).next_multiple_of(page), Advice::WillNeed)
+            };
+        }
+    }
+
     /// Maps a page frame for every page of a range, as a store to each page would. Does nothing where the kernel
     /// cannot.
     ///

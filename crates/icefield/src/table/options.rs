@@ -166,6 +166,15 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design> TableOptions<K, V, D> {
         self
     }
 
+    /// Sets the memory that is assumed instead of what the system reports as left, for tests.
+    #[cfg(any(test, feature = "sim"))]
+    #[doc(hidden)]
+    #[must_use]
+    pub fn memory(mut self, bytes: u64) -> Self {
+        self.common.memory = Some(bytes);
+        self
+    }
+
     /// Creates a table on a medium.
     ///
     /// # Errors

@@ -132,6 +132,83 @@ fn a_fence_on_disk_syncs_what_was_flushed() {
 }
 
 #[test]
+fn a_fence_that_is_ended_covers_those_begun_before() {
+    let scratch = scratch();
+    let (storage, region, plan) = on_disk(&scratch.path().join("t"), None);
+    let before = plan.calls();
+    storage.flush_object(cell(&region, 0));
+    let first = storage.begin_fence().unwrap();
+    storage.flush_object(cell(&region, 8));
+    let second = storage.begin_fence().unwrap();
+    assert_eq!(plan.calls(), before, "a fence that has only begun");
+    storage.end_fence(second).unwrap();
+    assert_eq!(plan.calls(), before + 1);
+    storage.end_fence(first).unwrap();
+    assert_eq!(plan.calls(), before + 1);
+    storage.flush_object(cell(&region, 16));
+    let third = storage.begin_fence().unwrap();
+    std::thread::scope(|scope| {
+        // This thread has flushed nothing itself.
+        scope.spawn(|| storage.end_fence(storage.begin_fence().unwrap()).unwrap());
+    });
+    assert_eq!(plan.calls(), before + 2);
+    storage.end_fence(third).unwrap();
+    storage.end_fence(storage.begin_fence().unwrap()).unwrap();
+    assert_eq!(plan.calls(), before + 2, "nothing to sync");
+}
+
+/// Once the blocks of a table take more than three quarters of the memory, their pages are read alone, without
+/// neighbours.
+#[test]
+fn a_table_larger_than_memory_is_read_page_by_page() {
+    const BYTES: u64 = 2 << 20;
+    let scratch = scratch();
+    let path = scratch.path().join("t");
+    let counting = Arc::new(FaultPlan::counting());
+    let options = |memory| MappedOptions {
+        memory: Some(memory),
+        faults: Some(Arc::clone(&counting)),
+        ..with(Durability::Disk)
+    };
+    let storage = make(&path, options(1 << 20), 4 << 20);
+    let blocks = storage.region_with_holes("blocks.ice", 1 << 30).unwrap();
+    let request = |storage: &Mapped, blocks: &Region, at: u64| {
+        storage.read_soon(blocks.base().as_ptr().wrapping_add(at as usize), 8);
+    };
+    storage.grow(&blocks, 1 << 16).unwrap();
+    storage.plan_reads();
+    request(&storage, &blocks, 4096);
+    assert!(!counting.sites().contains(&"read_pages"), "they fit");
+    storage.grow(&blocks, BYTES).unwrap();
+    // SAFETY: no other thread uses the range.
+    unsafe { storage.write_bytes(&blocks, 0, &vec![1; BYTES as usize]) };
+    storage.flush(blocks.base().as_ptr(), BYTES as usize);
+    storage.fence();
+    request(&storage, &blocks, 4096);
+    assert!(counting.sites().contains(&"read_pages"));
+    storage.close();
+    drop((blocks, storage));
+
+    let file = fs::File::open(path.join("blocks.ice")).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let reader = Mapped::open_read_only(&path, options(1 << 20)).unwrap();
+    let blocks = reader.region_with_holes("blocks.ice", 1 << 30).unwrap();
+    reader.plan_reads();
+    for at in [5 * 4096, BYTES / 2, BYTES - 8] {
+        request(&reader, &blocks, at);
+        assert_eq!(blocks.at::<Cell64>(at).unwrap().load(&reader, Relaxed), 0x0101_0101_0101_0101);
+    }
+    let mut pages = vec![0; BYTES as usize / 4096];
+    // SAFETY: the range is mapped, and there is a byte for each of its pages.
+    let answer =
+        unsafe { libc::mincore(blocks.base().as_ptr().cast(), BYTES as usize, pages.as_mut_ptr()) };
+    assert_eq!(answer, 0);
+    let present = pages.iter().filter(|&&page| page & 1 == 1).count();
+    // File systems that keep their pages in memory have them all.
+    assert!(present == 3 || present == pages.len(), "{present} of {} pages", pages.len());
+}
+
+#[test]
 fn fences_that_meet_share_a_sync() {
     const THREADS: u64 = 4;
     const FENCES: u64 = 25;

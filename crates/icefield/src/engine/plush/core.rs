@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::journals::Journals;
 use super::layout::{
-    Bucket, CLASSES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape, State,
-    class_of, run_buckets, run_of,
+    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS,
+    Shape, State, class_of, run_buckets, run_of,
 };
 use super::leaf_bounds::Leaves;
 use super::levels::Levels;
@@ -19,6 +19,7 @@ use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
 use crate::Result;
+use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
 use crate::engine::LookupKey;
 use crate::engine::exclusion::Exclusion;
@@ -360,6 +361,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Result<Option<RecordOf<R>>> {
         for level in from..=self.levels.count(&self.storage) {
             let first = self.entry_of(level, probe.hash)?;
+            if level > self.top_filters.levels() {
+                self.fetch_state(first);
+            }
             let candidates = self.candidates(first, probe.hash);
             if candidates == 0 {
                 // No entry of the chain has the key: the filter of the first one also contains the keys of those that
@@ -425,6 +429,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let number = (15 - candidates.leading_zeros()) as usize;
             candidates &= !(1 << number);
             let used = size.saturating_sub(number * slots).min(slots);
+            // The caller has prefetched the newest one.
+            self.hint_bucket(entry, candidates);
             if used > 0
                 && let Some(record) = self.search_bucket(entry, number, used, probe)?
             {
@@ -496,7 +502,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let mut buckets = [None; MAX_BUCKETS];
         for (number, found) in buckets.iter_mut().enumerate().take(size.div_ceil(slots)) {
             let bucket = self.bucket(entry, number)?;
-            bucket.prefetch();
+            self.fetch(bucket);
             *found = Some(bucket);
         }
         for (number, bucket) in buckets.iter().enumerate().rev() {
@@ -516,6 +522,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         }
         Ok(())
+    }
+
+    /// Prefetches a bucket, from a disk too.
+    #[inline(always)]
+    pub(super) fn fetch(&self, bucket: Bucket<'_>) {
+        self.storage.read_soon(bucket.heads.as_ptr().cast(), bucket.bytes());
+        bucket.prefetch();
+    }
+
+    /// Prefetches the state of an entry, from a disk its filter too.
+    #[inline(always)]
+    pub(super) fn fetch_state(&self, entry: EntryRef<'_>) {
+        self.storage.read_soon(std::ptr::from_ref(entry.entry).cast(), ENTRY_BYTES as usize);
+        prefetch_read(&entry.entry.state);
     }
 
     /// The number of runs that an entry needs for `records` records.

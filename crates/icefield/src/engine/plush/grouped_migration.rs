@@ -29,6 +29,20 @@ const ROOT_DUE: usize = 15;
 const ROOT_READY: usize = 14;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Like [`Core::step_together`], for entries that are not locked. Those whose lock is not free are left out.
+    pub(super) fn step_later(&self, entries: impl Iterator<Item = usize> + Clone) {
+        if entries.clone().any(|entry| self.is_due(entry)) {
+            let locked = entries.filter_map(|entry| self.root.try_lock(&self.storage, entry));
+            let helds: Vec<_> = locked.collect();
+            self.step_together(&helds.iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// Returns whether a root entry needs room in it or below it.
+    fn is_due(&self, entry: usize) -> bool {
+        self.fills(entry, ROOT_DUE) || self.fills(entry, BELOW_DUE) && !self.root.is_relieved(entry)
+    }
+
     /// Makes room in and below root entries that have just received records, if one of them needs it soon. The caller
     /// is pinned.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
@@ -36,6 +50,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if self.storage.check_writable().is_err() {
             return;
         }
+        // Entries with unseen records must keep what they have.
+        let is_seen = |held: &&&Held<'_, M>| !self.root.has_unseen(held.entry);
+        let helds: &[_] = &helds.iter().filter(is_seen).copied().collect::<Vec<_>>();
         let is_relieved = |entry| self.root.is_relieved(entry);
         if helds.iter().any(|held| self.fills(held.entry, BELOW_DUE) && !is_relieved(held.entry)) {
             let is_ready = |entry| self.fills(entry, BELOW_READY) && !is_relieved(entry);

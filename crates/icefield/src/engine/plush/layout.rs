@@ -124,6 +124,10 @@ impl<'a> Bucket<'a> {
         }
     }
 
+    pub(super) fn bytes(self) -> usize {
+        size_of_val(self.heads) + size_of_val(self.rests)
+    }
+
     /// Prefetches slots that will be written.
     #[inline]
     pub(super) fn prefetch_write(self, slots: Range<usize>) {

@@ -16,7 +16,8 @@
 //! - the latency of single writes: now and then a write also moves about thirty other records;
 //! - ordered access, unless the table is partitioned by ranges.
 //!
-//! No invariant depends on the order of stores to one line, so `Durability::Disk` is supported.
+//! No invariant depends on the order of stores to one line, so `Durability::Disk` is supported. Pages of a table that is
+//! larger than memory are read one by one (`plan_reads`), those of a batch ahead of their use.
 //!
 //! # 2. Origin
 //!
@@ -128,6 +129,9 @@
 //!   succeeds; appending a record to a root entry changes only its size.
 //! - *put*, *delete* and all other writes: the store of the root entry's size, after the log record is durable.
 //!   *insert* and other operations that depend on the present value look it up under the lock of the root entry.
+//!   On disks, batches release the locks during their sync: the records are in the root already, behind those that the
+//!   size counts. Batches that follow may add more, in the order of the log. Whoever is done first shows its records
+//!   and all before them, which its sync covered. All other users of the entry wait until none is left unseen.
 //! - *compute*: that of the write that it decides on; if it keeps the value, that of *get*.
 //! - *clear*: the durable store of the phase word, under all locks.
 //! - *scan*: for each range of hashes, that of *get*.
@@ -214,7 +218,9 @@
 //! # 8. Progress
 //!
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores words that readers
-//! follow, which takes a few fences. Writers of one root entry exclude one another, also while one of them migrates.
+//! follow, which takes a few fences. Writers of one root entry exclude one another, also while one of them migrates,
+//! but blind writes in batches on disks do not exclude one another during a sync. A thread that needs the entry for
+//! itself waits for the syncs of those that have added records by then; no others add any before it had its turn.
 //!
 //! A write does at most this much of the migrations:
 //!
@@ -231,8 +237,8 @@
 //!
 //! When half of the newest ready chunk of a log is used, a writer prepares the next chunk. On disks, and with fewer
 //! than four chunks per log, a writer does so when all of the chunk is used, and other writers of that log wait. The
-//! preparing thread waits for the threads that still write records to the oldest chunk; these threads do not wait for
-//! any other.
+//! preparing thread waits for the threads that still write records to the oldest chunk. These wait for no lock that the
+//! preparing thread holds then.
 //!
 //! Locks are taken in this order: `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
 //! ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload log, its `space`,

@@ -180,11 +180,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Makes the log records of this thread durable, or leaves that to the next sync.
     #[inline]
     pub(super) fn commit(&self, mode: ModeOf<R>) -> Result<()> {
-        if mode == PlushWriteMode::PutLater || self.storage.sync_mode() != SyncMode::Always {
+        if mode == PlushWriteMode::PutLater || !self.syncs_always() {
             self.storage.fence_later()
         } else {
             self.storage.try_fence()
         }
+    }
+
+    /// Returns whether writes are acknowledged only when they are durable.
+    #[inline]
+    pub(super) fn syncs_always(&self) -> bool {
+        self.storage.sync_mode() == SyncMode::Always
     }
 
     /// The words of a key's value, under the lock, for modes that look them up.
@@ -202,6 +208,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Writes a record to the log, if the root entry has room for it. The stores are flushed.
     pub(super) fn log(&self, held: &Held<'_, M>, record: RecordOf<R>) -> Result<Attempt<Place>> {
+        // Checked under the lock: the records of a failed sync have left the root entry, but not the log.
+        self.storage.check_writable()?;
         let place = match self.place(held, 0)? {
             Attempt::Done(place) => place,
             other => return Ok(other),
@@ -225,11 +233,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Returns whether a root entry for which `staged` records are staged has room for another one. A full entry
-    /// without staged records is emptied, but the result is still `false`.
+    /// without staged or unseen records is emptied, but the result is still `false`.
     #[inline(always)]
     pub(super) fn has_room(&self, held: &Held<'_, M>, staged: usize) -> Result<bool> {
-        let has_room = self.root.size(held.entry) + staged < self.shape.records();
-        if !has_room && staged == 0 {
+        let has_room = self.root.added_size(held.entry) + staged < self.shape.records();
+        if !has_room && staged == 0 && !self.root.has_unseen(held.entry) {
             self.empty_together(held)?;
         }
         Ok(has_room)

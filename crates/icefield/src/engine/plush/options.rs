@@ -291,7 +291,7 @@ impl Opening {
     ) -> Result<Core<R, M>> {
         let limit = self.common.limit();
         let no_memory = |source| Error::io(storage.path(), source);
-        let root = RootTable::new(shape, measure).map_err(no_memory)?;
+        let root = RootTable::new(shape, measure, storage.fence_syncs()).map_err(no_memory)?;
         let left = self.settings.dram_limit.saturating_sub(root.bytes());
         let log_bytes = shape.log_bytes(measure.widths()).next_multiple_of(4096);
         let journal_bytes = journals_bytes(measure.widths()).next_multiple_of(4096);
@@ -334,6 +334,7 @@ impl Opening {
             tallies: Tallies::new(),
             storage,
         })
+        .inspect(|core| core.storage.plan_reads())
     }
 }
 

@@ -380,6 +380,7 @@ impl PayloadLog {
         // epochs were equal, has left (Y3, Y6).
         let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) };
         let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
+        storage.read_soon(head.as_ptr(), HEAD_BYTES);
         let [key, value] = lengths(head);
         let end = end + key as u64 + value as u64;
         if end > limit {
@@ -389,6 +390,7 @@ impl PayloadLog {
         let content =
             unsafe { storage.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) };
         let content = content.ok_or_else(|| corrupt("the file ends inside the record"))?;
+        storage.read_soon(content.as_ptr(), content.len());
         Ok(Stored { head, content, key })
     }
 

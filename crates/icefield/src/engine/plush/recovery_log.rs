@@ -468,7 +468,8 @@ impl<R: RecordForm> RecoveryLogs<R> {
         }
         let chunk = self.chunk_of(turn);
         let mut rounds = 0;
-        // Acquire: pairs with the Release in `finish`. A thread that has a place waits for no other thread.
+        // Acquire: pairs with the Release in `finish`. A thread that has a place waits for a sync and
+        // for root entries, but for no thread that prepares a chunk.
         while self.logs[log].written[chunk].load(Acquire) != self.shape.log_records {
             storage.wait(rounds);
             rounds = rounds.saturating_add(1);

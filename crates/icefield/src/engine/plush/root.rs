@@ -54,6 +54,8 @@ pub(super) struct RootTable<R> {
     /// One byte a record.
     fingerprints: ZeroedArray<AtomicU64>,
     slots: ZeroedArray<AtomicU64>,
+    /// On disks only: what windows have added to each entry and not made durable yet.
+    unseen: Box<[Unseen]>,
     /// Number of records for which an entry has room.
     records: usize,
     /// Number of words with an entry's fingerprints, whole lines.
@@ -90,7 +92,37 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == 64);
 
+/// The records behind those that readers see. They become visible in order. All fields but `waiters` change under the
+/// lock of the entry.
+#[derive(Default)]
+struct Unseen {
+    /// Number of windows that have added some and have not ended their fence.
+    windows: AtomicU32,
+    /// Number of threads that wait until there are none. Windows add no records meanwhile.
+    waiters: AtomicU32,
+    /// Number of records ever added, and ever shown to readers.
+    added: AtomicU64,
+    shown: AtomicU64,
+}
+
 const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
+
+/// Counts a thread among the waiters while it exists.
+struct Waiting<'a>(&'a AtomicU32);
+
+impl<'a> Waiting<'a> {
+    fn of(waiters: &'a AtomicU32) -> Self {
+        // Relaxed, both: a wish only.
+        waiters.fetch_add(1, Relaxed);
+        Self(waiters)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
 
 /// An entry's lock word for `base::version_lock`; every access is a point at which the simulator may run other
 /// threads.
@@ -167,14 +199,17 @@ fn fingerprint(hash: u64) -> u8 {
 }
 
 impl<R: RecordForm> RootTable<R> {
-    pub(super) fn new(shape: Shape, measure: Measure<R>) -> io::Result<Self> {
+    /// `fence_syncs` as of the medium.
+    pub(super) fn new(shape: Shape, measure: Measure<R>, fence_syncs: bool) -> io::Result<Self> {
         let (entries, records) = (1_usize << shape.root_bits, shape.records());
+        let unseen = if fence_syncs { entries } else { 0 };
         let words = records.div_ceil(LINE_BYTES) * LINE_WORDS;
         Ok(Self {
             measure,
             heads: (0..entries).map(|_| Head::default()).collect(),
             fingerprints: ZeroedArray::new(entries * words)?,
             slots: ZeroedArray::new(entries * records * measure.widths().words())?,
+            unseen: (0..unseen).map(|_| Unseen::default()).collect(),
             records,
             words,
         })
@@ -192,8 +227,10 @@ impl<R: RecordForm> RootTable<R> {
 
     /// Bytes of DRAM.
     pub(super) fn bytes(&self) -> u64 {
-        (size_of_val(&*self.heads) + size_of_val(&*self.fingerprints) + size_of_val(&*self.slots))
-            as u64
+        (size_of_val(&*self.heads)
+            + size_of_val(&*self.fingerprints)
+            + size_of_val(&*self.slots)
+            + size_of_val(&*self.unseen)) as u64
     }
 
     /// The words of a record.
@@ -207,20 +244,146 @@ impl<R: RecordForm> RootTable<R> {
         Latch { word: &self.heads[entry].lock, storage }
     }
 
-    /// Locks an entry. The caller has locked no other one.
+    /// Locks an entry once readers see all its records. The caller has locked no other one.
     #[inline]
     pub(super) fn lock<'a, M: Medium>(&'a self, storage: &'a M, entry: usize) -> Held<'a, M> {
+        let is_seen = || !self.has_unseen(entry);
+        if is_seen() {
+            let held = self.lock_any(storage, entry);
+            if is_seen() {
+                return held;
+            }
+        }
+        let _waiting = Waiting::of(&self.unseen[entry].waiters);
+        self.lock_when(storage, entry, is_seen)
+    }
+
+    /// Locks an entry once a window may add records. The caller has locked no other one.
+    pub(super) fn lock_to_add<'a, M: Medium>(
+        &'a self,
+        storage: &'a M,
+        entry: usize,
+    ) -> Held<'a, M> {
+        self.lock_when(storage, entry, || self.may_add(entry))
+    }
+
+    /// Returns whether a window may add records: no thread waits until readers see all that an entry has, and if it is
+    /// full, they see all. Called under the lock, or for an estimate.
+    fn may_add(&self, entry: usize) -> bool {
+        // Relaxed: a wish only.
+        let is_wanted = |unseen: &Unseen| unseen.waiters.load(Relaxed) > 0;
+        !self.unseen.get(entry).is_some_and(is_wanted)
+            && (self.added_size(entry) < self.records || !self.has_unseen(entry))
+    }
+
+    /// Locks an entry. The caller has locked no other one.
+    #[inline]
+    pub(super) fn lock_any<'a, M: Medium>(&'a self, storage: &'a M, entry: usize) -> Held<'a, M> {
         Held { entry, guard: version_lock::lock(self.latch(storage, entry)) }
     }
 
-    /// Locks an entry, unless another thread holds the lock.
+    /// Locks an entry at a time when `is_time` holds, which is called without the lock first.
+    #[inline]
+    fn lock_when<'a, M: Medium>(
+        &'a self,
+        storage: &'a M,
+        entry: usize,
+        is_time: impl Fn() -> bool,
+    ) -> Held<'a, M> {
+        let mut rounds = 0;
+        loop {
+            if is_time() {
+                let held = self.lock_any(storage, entry);
+                if is_time() {
+                    return held;
+                }
+            }
+            storage.wait(rounds);
+            rounds = rounds.saturating_add(1);
+        }
+    }
+
+    /// Locks an entry, unless another thread holds the lock, or readers do not see all its records.
     #[inline]
     pub(super) fn try_lock<'a, M: Medium>(
         &'a self,
         storage: &'a M,
         entry: usize,
     ) -> Option<Held<'a, M>> {
-        version_lock::try_lock(self.latch(storage, entry)).map(|guard| Held { entry, guard })
+        self.try_lock_if(storage, entry, || !self.has_unseen(entry))
+    }
+
+    /// Locks an entry, unless another thread holds the lock, or a window may add no records now.
+    #[inline]
+    pub(super) fn try_lock_to_add<'a, M: Medium>(
+        &'a self,
+        storage: &'a M,
+        entry: usize,
+    ) -> Option<Held<'a, M>> {
+        self.try_lock_if(storage, entry, || self.may_add(entry))
+    }
+
+    /// Locks an entry if its lock is free and `may` holds, which is called under the lock.
+    #[inline]
+    fn try_lock_if<'a, M: Medium>(
+        &'a self,
+        storage: &'a M,
+        entry: usize,
+        may: impl Fn() -> bool,
+    ) -> Option<Held<'a, M>> {
+        let guard = version_lock::try_lock(self.latch(storage, entry))?;
+        may().then_some(Held { entry, guard })
+    }
+
+    /// Returns whether a window has added records that readers do not see. Called under the lock, or for an estimate.
+    #[inline]
+    pub(super) fn has_unseen(&self, entry: usize) -> bool {
+        // Relaxed, here and below: changed under the lock.
+        self.unseen.get(entry).is_some_and(|unseen| unseen.windows.load(Relaxed) > 0)
+    }
+
+    /// Number of records, with those that readers do not see. Called under the lock, or for an estimate.
+    #[inline]
+    pub(super) fn added_size(&self, entry: usize) -> usize {
+        let unseen = self.unseen.get(entry).map_or(0, |unseen| {
+            unseen.added.load(Relaxed).wrapping_sub(unseen.shown.load(Relaxed)) as usize
+        });
+        // Wraps only without the lock, where the three numbers may be of different times.
+        self.size(entry).wrapping_add(unseen)
+    }
+
+    /// Adds a record that readers do not see until `end_unseen`. Called under the lock, on disks only.
+    pub(super) fn add_unseen(&self, entry: usize, hash: u64, record: RecordOf<R>) {
+        self.store(entry, self.added_size(entry), fingerprint(hash), record);
+        let added = &self.unseen[entry].added;
+        added.store(added.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// Notes that a window has added the last unseen records of an entry. Returns the number of records ever added, for
+    /// `end_unseen`. Called under the lock, on disks only.
+    pub(super) fn begin_unseen(&self, entry: usize) -> u64 {
+        let Unseen { windows, added, .. } = &self.unseen[entry];
+        windows.store(windows.load(Relaxed) + 1, Relaxed);
+        added.load(Relaxed)
+    }
+
+    /// Ends what `begin_unseen` has begun. If the window's fence has succeeded, shows readers all records that were
+    /// added by then; the fence covers those of earlier windows. Otherwise they stay unseen, unless a later window shows
+    /// them, and are dropped together with the last window. Called under any lock of the entry.
+    pub(super) fn end_unseen(&self, entry: usize, until: u64, is_durable: bool) {
+        let Unseen { windows, added, shown, .. } = &self.unseen[entry];
+        let before = shown.load(Relaxed);
+        if is_durable && until > before {
+            let size = &self.heads[entry].size;
+            // Release (E4): the linearization point of these writes.
+            size.store(size.load(Relaxed) + (until - before) as u32, Release);
+            shown.store(until, Relaxed);
+        }
+        let left = windows.load(Relaxed) - 1;
+        windows.store(left, Relaxed);
+        if left == 0 {
+            shown.store(added.load(Relaxed), Relaxed);
+        }
     }
 
     /// Begins an optimistic read of an entry and everything below it.
@@ -367,6 +530,7 @@ impl<R: RecordForm> RootTable<R> {
     /// Appends a record to an entry that has room. Called under the lock. Readers see the record from here on.
     #[inline(always)]
     pub(super) fn push(&self, entry: usize, hash: u64, record: RecordOf<R>) {
+        debug_assert!(!self.has_unseen(entry));
         let size = &self.heads[entry].size;
         let at = size.load(Relaxed) as usize;
         self.store(entry, at, fingerprint(hash), record);
@@ -407,6 +571,7 @@ impl<R: RecordForm> RootTable<R> {
     /// Sorts the records of an entry by their target in level 1; records with the same target keep their order. Called
     /// under the lock, while readers wait.
     pub(super) fn sort(&self, entry: usize, place_of: impl Fn(RecordOf<R>) -> usize) {
+        debug_assert!(!self.has_unseen(entry));
         let mut ends = [0_usize; MAX_BUCKETS];
         let all: Vec<_> = (0..self.size(entry))
             .map(|at| {
@@ -446,6 +611,7 @@ impl<R: RecordForm> RootTable<R> {
 
     /// Drops the first records of an entry, which have arrived below. Called under the lock, while readers wait.
     pub(super) fn drop_first(&self, entry: usize, records: usize) {
+        debug_assert!(!self.has_unseen(entry));
         let size = self.size(entry);
         for at in records..size {
             let fingerprint = self.fingerprint_at(entry, at);
@@ -466,6 +632,7 @@ impl<R: RecordForm> RootTable<R> {
 
     /// Drops all records of an entry, which have arrived below. Called under the lock, while readers wait.
     pub(super) fn empty(&self, entry: usize) {
+        debug_assert!(!self.has_unseen(entry));
         self.heads[entry].size.store(0, Relaxed);
         // Release (E5): pairs with the Acquire in `needs_chunk`.
         self.heads[entry].oldest_chunks.iter().for_each(|oldest| oldest.store(0, Release));
@@ -594,7 +761,7 @@ mod tests {
 
     fn newest_is_found<R: RecordForm>() {
         let shape = Shape { root_bits: 1, ..Shape::default() };
-        let root = RootTable::<R>::new(shape, measure()).expect("memory");
+        let root = RootTable::<R>::new(shape, measure(), true).expect("memory");
         let record = |key: u64, value: u64| {
             root.measure.record(value.is_multiple_of(3), |word| {
                 let keys = root.measure.widths().key;
@@ -623,9 +790,43 @@ mod tests {
     }
 
     #[test]
+    fn unseen_records_are_shown_in_order_or_dropped_with_the_last_window() {
+        let shape = Shape { root_bits: 1, ..Shape::default() };
+        let root = RootTable::<Forms<InWord, InWord>>::new(shape, measure(), true).expect("memory");
+        let record = |key: u64| root.measure.record(false, |_| key);
+        let add = |keys: &[u64]| {
+            keys.iter().for_each(|&key| root.add_unseen(1, key, record(key)));
+            root.begin_unseen(1)
+        };
+        let state = || {
+            let keys: Vec<_> = (0..root.size(1)).map(|at| root.record(1, at).key[0]).collect();
+            (keys, root.added_size(1), root.has_unseen(1))
+        };
+        root.push(1, 1, record(1));
+        let (first, second, third) = (add(&[2, 3]), add(&[4]), add(&[5]));
+        assert_eq!(state(), (vec![1], 5, true));
+        // The second fence covers the first one's records.
+        root.end_unseen(1, second, true);
+        assert_eq!(state(), (vec![1, 2, 3, 4], 5, true));
+        root.end_unseen(1, first, false);
+        root.end_unseen(1, third, true);
+        assert_eq!(state(), (vec![1, 2, 3, 4, 5], 5, false));
+        root.empty(1);
+        // After a failed sync, nothing stays that was not shown.
+        let (first, second) = (add(&[6]), add(&[7]));
+        root.end_unseen(1, second, false);
+        assert_eq!(state(), (vec![], 2, true));
+        root.end_unseen(1, first, true);
+        assert_eq!(state(), (vec![6], 1, false));
+        root.push(1, 8, record(8));
+        assert_eq!(state(), (vec![6, 8], 2, false));
+    }
+
+    #[test]
     fn an_entry_needs_the_chunks_of_its_oldest_records() {
         let shape = Shape { root_bits: 1, ..Shape::default() };
-        let root = RootTable::<Forms<InWord, InWord>>::new(shape, measure()).expect("memory");
+        let root =
+            RootTable::<Forms<InWord, InWord>>::new(shape, measure(), false).expect("memory");
         let needed = || (0..4).filter(|&chunk| root.needs_chunk(1, chunk)).collect::<Vec<_>>();
         let put = |key: u64, chunk| {
             root.note_chunk(1, chunk);

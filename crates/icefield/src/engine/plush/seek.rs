@@ -101,7 +101,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let entry = self.entry_of(begun.level, hash).ok()?;
             let buckets = self.candidates(entry, hash);
             if buckets != 0 {
-                prefetch_read(&entry.entry.state);
+                self.fetch_state(entry);
                 begun.likely = Some((entry, buckets));
                 return Some(begun);
             }
@@ -110,8 +110,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // The next filters are on the medium.
         for level in self.levels_below() {
             let entry = self.entry_of(level, hash).ok()?;
+            self.fetch_state(entry);
             self.prefetch_filter(entry, hash);
-            prefetch_read(&entry.entry.state);
         }
         Some(begun)
     }
@@ -161,7 +161,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             _ => sighted,
         };
         if let Some(record) = sighted {
-            payloads.hint_whole(record.reference());
+            payloads.hint_whole(&self.storage, record.reference());
             begun.sighted = Some((record.reference(), record.dead));
         }
     }
@@ -187,7 +187,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let newest =
             newest.map(|newest| self.storage.read_unvalidated(|| self.bucket(entry, newest)));
         if let Some(Ok(bucket)) = newest {
-            bucket.prefetch();
+            self.fetch(bucket);
         }
     }
 

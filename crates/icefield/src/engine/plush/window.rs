@@ -3,13 +3,17 @@
 //! Each operation of a window locks its root entry. A window waits only for its first lock. It takes further locks only
 //! if they are free, and commits when another thread holds one that it needs. So a thread never waits while it holds a
 //! lock, and no lock order is needed. Where a fence is a sync, a blind write whose lock is not free moves to the next
-//! window instead, like one that finds its log full, together with all later writes of its root entry: other threads
-//! hold their locks during their syncs, so a window that ended there would sync a few records only. The commit takes
-//! all places in a log at once, writes all log records (after a fence for the payloads, if there are any), flushes each
-//! line once, fences, and appends the records to their root entries. Records for which a full log has no place go to
+//! window instead, like one that finds its log full, together with all later writes of its root entry, so that
+//! a window does not sync a few records only. The commit takes all places in a log at once, writes all log records
+//! (after a fence for the payloads, if there are any), flushes each line once, fences, and appends the records to their
+//! root entries. Records for which a full log has no place go to
 //! the next window, which is also committed before any result is returned. Only blind writes, which do not look up the
 //! present value, can move to the next window. Any other write has a result that is valid only while its root entry
 //! stays locked, so it takes its place in the log when it is staged.
+//!
+//! Where a fence is a sync that the batch waits for, the commit appends the records before its fence, where readers do
+//! not see them yet, and releases the locks. So the windows of other threads can add blind writes to the same root
+//! entries and share the sync.
 
 use std::collections::VecDeque;
 
@@ -114,6 +118,8 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
     held: Vec<(Held<'t, M>, usize)>,
+    /// Root entries to which the commit has added records that readers do not see yet, and what `begin_unseen` returned.
+    unseen: Vec<(usize, u64)>,
     /// Places of the log records that were written; empty between commits.
     spans: Vec<Span>,
     /// The pass through the gate, held at least while the window holds a lock. Declared after `held`, so that the locks
@@ -127,10 +133,12 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
 impl<R: RecordForm, M: Medium> Drop for Window<'_, R, M> {
     /// Gives back the places and payloads of operations that were not committed. Only a panic leaves such operations.
     fn drop(&mut self) {
+        self.held.clear();
         for write in self.writes.drain(..).chain(self.left.drain(..)) {
             write.place.into_iter().for_each(|place| self.core.waste(place));
             self.core.finish_payload(write.record.value);
         }
+        self.end_unseen(false);
     }
 }
 
@@ -140,7 +148,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
         let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
         let (answers, left) = (Vec::new(), VecDeque::new());
-        let (unflushed, spans) = (Vec::new(), Vec::new());
+        let (unflushed, unseen, spans) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             core,
             room,
@@ -151,6 +159,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             shares,
             left,
             held,
+            unseen,
             spans,
             pass: None,
             pin: None,
@@ -176,7 +185,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         }
         let mut attempt = 0;
         loop {
-            let step = match self.begin(probe) {
+            let step = match self.begin(probe, mode) {
                 Ok(()) => self.stage(index, probe, value, mode),
                 Err(error) => Err(error),
             };
@@ -210,7 +219,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     }
 
     /// Enters the gate, pins, and locks the first root entry, if the window holds none yet.
-    fn begin(&mut self, probe: &LookupKey<'_>) -> Result<()> {
+    fn begin(&mut self, probe: &LookupKey<'_>, mode: ModeOf<R>) -> Result<()> {
         let core = self.core;
         if !self.held.is_empty() {
             return Ok(());
@@ -220,7 +229,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             core.make_payload_room()?;
             self.pin = core.pin();
         }
-        self.hold_first(core.root_entry(probe.hash))
+        self.hold_first(core.root_entry(probe.hash), mode)
     }
 
     /// Returns whether a record with the key's words is staged, or left for the next window.
@@ -235,10 +244,15 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     }
 
     /// Locks the first root entry of a window. First does the work that must not run under a lock.
-    fn hold_first(&mut self, entry: usize) -> Result<()> {
+    fn hold_first(&mut self, entry: usize, mode: ModeOf<R>) -> Result<()> {
         let core = self.core;
         core.make_log_ready(core.logs.log_of(entry))?;
-        self.held.push((core.root.lock(&core.storage, entry), 0));
+        let held = if mode.looks() {
+            core.root.lock(&core.storage, entry)
+        } else {
+            core.root.lock_to_add(&core.storage, entry)
+        };
+        self.held.push((held, 0));
         Ok(())
     }
 
@@ -247,7 +261,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     #[inline(always)]
     fn hold(&mut self, entry: usize) -> Option<usize> {
         // The lock is tried first, because few operations of a window share a root entry.
-        match self.core.root.try_lock(&self.core.storage, entry) {
+        match self.core.root.try_lock_to_add(&self.core.storage, entry) {
             Some(held) => {
                 self.held.push((held, 0));
                 Some(self.held.len() - 1)
@@ -268,7 +282,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let entry = core.root_entry(probe.hash);
         let held = if self.leaves(entry) { None } else { self.hold(entry) };
         let Some(at) = held else { return self.leave(probe, value, mode) };
-        if mode.looks() && self.held[at].1 > 0 && self.has(probe) {
+        let is_unknown = || core.root.has_unseen(entry) || self.held[at].1 > 0 && self.has(probe);
+        if mode.looks() && is_unknown() {
             return Ok(Step::Later);
         }
         let before = core.present(&self.held[at].0, probe, mode)?;
@@ -367,7 +382,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         while let Some(write) = self.left.front() {
             let entry = core.root_entry(write.hash);
             if self.held.is_empty() {
-                self.hold_first(entry)?;
+                self.hold_first(entry, ModeOf::<R>::Put)?;
             }
             let Some(at) = self.hold(entry) else { break };
             let (held, staged) = &self.held[at];
@@ -382,13 +397,18 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     }
 
     /// Flushes the payloads of a window, writes its log records, and makes all durable; adds the places of the log
-    /// records to `spans`. Records for which a full log has no place move to `left`. Records with a place are written
-    /// even after a failure: records of other threads may follow them in the log.
-    fn log_all(&mut self, writes: &mut Vec<Write<R>>, spans: &mut Vec<Span>) -> Result<()> {
+    /// records to `spans`. Where a fence is a sync that the caller must wait for, only begins it and returns its number.
+    /// Records for which a full log has no place move to `left`. Records with a place are written even after a failure:
+    /// records of other threads may follow them in the log.
+    fn log_all(
+        &mut self,
+        writes: &mut Vec<Write<R>>,
+        spans: &mut Vec<Span>,
+    ) -> Result<Option<u64>> {
         let core = self.core;
         core.flush_payloads(self.unflushed.drain(..));
         if writes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         // The result is checked at the end: places that were handed out must be written in any case.
         let fenced = core.fence_payloads();
@@ -416,13 +436,54 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         }
         if is_left {
             let left: Vec<_> = writes.extract_if(.., |write| write.place.is_none()).collect();
-            left.into_iter().rev().for_each(|write| self.left.push_front(write));
+            for write in left.into_iter().rev() {
+                self.held[write.at].1 -= 1;
+                self.left.push_front(write);
+            }
         }
         let flushed = core.logs.flush_all(&core.storage, spans);
+        let logged = fenced.and(logged).and(flushed);
+        if writes.is_empty() {
+            return logged.map(|()| None);
+        }
+        if logged.is_ok() && core.storage.fence_syncs() && core.syncs_always() {
+            return core.storage.begin_fence().map(Some);
+        }
         // P2, commit point of all records of the window.
         let committed = core.commit(PlushWriteMode::Put);
         // Records that are not durable must not become visible.
-        fenced.and(logged).and(flushed).and(committed)
+        logged.and(committed).map(|()| None)
+    }
+
+    /// Adds the records to their root entries, releases the locks, and ends the fence. Only then do readers see the
+    /// records. In the meantime, other windows may add records to the same entries and share the sync.
+    fn share_sync(&mut self, writes: &[Write<R>], begun: u64) -> Result<()> {
+        let core = self.core;
+        for write in writes {
+            if let Some(place) = &write.place {
+                let entry = self.held[write.at].0.entry;
+                core.root.note_chunk(entry, place.chunk());
+                core.root.add_unseen(entry, write.hash, write.record);
+            }
+        }
+        let added = self.held.iter().filter(|(_, staged)| *staged > 0);
+        self.unseen.extend(added.map(|(held, _)| (held.entry, core.root.begin_unseen(held.entry))));
+        self.held.clear();
+        // P2, commit point of all records of the window.
+        let ended = core.storage.end_fence(begun);
+        self.end_unseen(ended.is_ok());
+        ended
+    }
+
+    /// Shows readers what the window has added, if it is durable. The window holds no lock.
+    fn end_unseen(&mut self, is_durable: bool) {
+        let root = &self.core.root;
+        // Each is forgotten last, because the lock may panic in the simulator.
+        while let Some(&(entry, until)) = self.unseen.last() {
+            let _held = root.lock_any(&self.core.storage, entry);
+            root.end_unseen(entry, until, is_durable);
+            self.unseen.pop();
+        }
     }
 
     /// Makes the window durable and visible, releases all locks, and passes the results to `answer`.
@@ -482,12 +543,19 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         // Each window checks this, because a batch continues after a window whose sync failed.
         let writable = core.storage.check_writable().inspect_err(|_| self.unflushed.clear());
         let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
+        let (logged, is_shared) = match logged {
+            Ok(Some(begun)) => (self.share_sync(&writes, begun), true),
+            Ok(None) => (Ok(()), false),
+            Err(error) => (Err(error), false),
+        };
         let (mut written, mut records) = (0, 0);
-        for Write { at, hash, record, place } in writes.drain(..) {
+        for Write { at, hash, record, place } in &writes {
             if let (Ok(()), Some(place)) = (&logged, place) {
-                let entry = self.held[at].0.entry;
-                core.root.note_chunk(entry, place.chunk());
-                core.root.push(entry, hash, record);
+                if !is_shared {
+                    let entry = self.held[*at].0.entry;
+                    core.root.note_chunk(entry, place.chunk());
+                    core.root.push(entry, *hash, *record);
+                }
                 written += 1;
                 records += if record.dead { -1 } else { 1 };
             }
@@ -498,11 +566,14 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         spans.clear();
         self.spans = spans;
         let helds = self.held.iter().map(|(held, _)| held);
-        if core.storage.fence_syncs() {
+        if is_shared {
+            core.step_later(writes.iter().map(|write| core.root_entry(write.hash)));
+        } else if core.storage.fence_syncs() {
             core.step_together(&helds.collect::<Vec<_>>());
         } else {
             helds.for_each(|held| core.step_ahead(held, Pace::Whole));
         }
+        writes.clear();
         self.writes = writes;
         self.held.clear();
         logged

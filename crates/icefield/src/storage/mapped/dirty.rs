@@ -10,6 +10,8 @@
 //! half of the time that the last sync took, and at most 5 ms. If fewer joined, the next sync waits for only as many as
 //! this one served.
 //!
+//! A fence may be begun and ended by two calls, so that a thread can release locks in between.
+//!
 //! A fence that may be deferred leaves its ranges in the queue; the next sync by any thread includes them.
 
 use std::collections::HashMap;
@@ -109,17 +111,35 @@ impl Dirty {
     /// Syncs the ranges that the calling thread has recorded. Also fails when an earlier sync of other ranges has
     /// failed: they may include data that this thread relies on.
     pub(super) fn sync_own(&self) -> Result<(), Errno> {
-        let ticket = {
-            let mut queue = lock(&self.queue);
-            let Some(hulls) = queue.noted.remove(&std::thread::current().id()) else {
-                return self.health();
-            };
-            queue.waiting.append(hulls);
-            queue.fences += 1;
-            queue.ticket
-        };
-        self.joined.notify_one();
+        match self.queue_own() {
+            Some(ticket) => self.serve(ticket, true),
+            None => self.health(),
+        }
+    }
+
+    /// Queues the ranges that the calling thread has recorded for the next sync. Returns the ticket of the sync that
+    /// covers them and all ranges that any thread has queued before.
+    pub(super) fn begin_own(&self) -> u64 {
+        self.queue_own().unwrap_or_else(|| {
+            let queue = lock(&self.queue);
+            queue.ticket.saturating_sub(u64::from(queue.waiting.0.is_empty()))
+        })
+    }
+
+    /// Returns when the sync with the ticket, and all before it, are over.
+    pub(super) fn end_own(&self, ticket: u64) -> Result<(), Errno> {
         self.serve(ticket, true)
+    }
+
+    fn queue_own(&self) -> Option<u64> {
+        let mut queue = lock(&self.queue);
+        let hulls = queue.noted.remove(&std::thread::current().id())?;
+        queue.waiting.append(hulls);
+        queue.fences += 1;
+        let ticket = queue.ticket;
+        drop(queue);
+        self.joined.notify_one();
+        Some(ticket)
     }
 
     /// Fails when a sync has failed.

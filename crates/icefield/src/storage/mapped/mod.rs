@@ -64,6 +64,7 @@ mod room;
 mod setting;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use super::commit::SyncMode;
@@ -90,6 +91,9 @@ pub struct Mapped {
     effort: Effort,
     /// True if `effort` is `None`. A separate word, because the shortest loops test it.
     is_free: bool,
+    /// Pages of the regions with holes are read one by one.
+    reads_singly: AtomicBool,
+    memory: Option<u64>,
     huge_pages: HugePages,
     permit: Permit,
     durability: Durability,
@@ -206,6 +210,8 @@ impl Mapped {
         Ok(Self {
             effort,
             is_free: effort == Effort::None,
+            reads_singly: AtomicBool::new(false),
+            memory: options.memory,
             huge_pages: options.huge_pages,
             permit,
             durability,

@@ -15,6 +15,8 @@ pub struct MappedOptions {
     pub sync: SyncMode,
     /// The largest number of bytes of all regions together; `None`: only the file system limits them.
     pub max_bytes: Option<u64>,
+    /// The memory to assume instead of what the system reports as left, for tests.
+    pub memory: Option<u64>,
     /// Makes system calls fail, for tests.
     pub faults: Option<Arc<FaultPlan>>,
     /// The processor's caches are in the persistence domain (eADR, global persistent flush): `Pmem` and `PmemForced`

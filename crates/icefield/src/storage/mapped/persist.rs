@@ -109,6 +109,22 @@ impl Persist for Mapped {
         self.synced(self.dirty.fence_deferred())
     }
 
+    #[inline]
+    fn begin_fence(&self) -> Result<u64> {
+        if self.effort != Effort::Sync {
+            return self.try_fence().map(|()| 0);
+        }
+        Ok(self.dirty.begin_own())
+    }
+
+    #[inline]
+    fn end_fence(&self, begun: u64) -> Result<()> {
+        if self.effort != Effort::Sync {
+            return Ok(());
+        }
+        self.synced(self.dirty.end_own(begun))
+    }
+
     fn committed(&self) -> Committed {
         match self.check_writable() {
             Ok(()) => {}

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
@@ -48,6 +49,7 @@ pub(super) struct RegionFile {
     missing: u64,
     /// The file is put into huge pages.
     is_huge: bool,
+    has_blocks: AtomicBool,
     /// There may be holes: some bytes were missing, or have been punched since.
     has_holes: AtomicBool,
     /// The holes that this session has punched: they do not count against `max_bytes`.
@@ -92,6 +94,7 @@ impl RegionFile {
             reservations: Mutex::new(vec![Arc::new(reservation)]),
             missing: len.saturating_sub(space),
             is_huge,
+            has_blocks: AtomicBool::new(false),
             has_holes: AtomicBool::new(space < len),
             holes: Mutex::default(),
             growing,
@@ -330,6 +333,16 @@ impl RegionFile {
             let range = len / HUGE_PAGE * HUGE_PAGE..self.region.len();
             self.newest().collapse(range);
         }
+    }
+
+    /// Notes that the file consists of blocks that are read in any order.
+    pub(super) fn note_blocks(&self) {
+        // Relaxed: set before the region is handed out.
+        self.has_blocks.store(true, Relaxed);
+    }
+
+    pub(super) fn has_blocks(&self) -> bool {
+        self.has_blocks.load(Relaxed)
     }
 
     fn advise_huge_pages(&self, setting: &Setting<'_>, len: u64) {

@@ -1,10 +1,12 @@
 //! The regions of the real medium: files that grow.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::region_file::{self, RegionFile};
 use super::setting::{Failure, Setting};
 use super::{Mapped, room};
+use crate::storage::durability::Durability;
 use crate::storage::io::Keeper;
 use crate::storage::medium::Regions;
 use crate::storage::mutex::lock;
@@ -34,13 +36,19 @@ impl Mapped {
     }
 }
 
+/// A table on a disk whose blocks take more than this many quarters of the memory is read page by page.
+const QUARTERS: u64 = 3;
+
 impl Regions for Mapped {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         self.map_region(name, max_bytes, RegionFile::fill_holes)
     }
 
     fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        self.map_region(name, max_bytes, |_, _| Ok(()))
+        self.map_region(name, max_bytes, |file, _| {
+            file.note_blocks();
+            Ok(())
+        })
     }
 
     fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
@@ -49,7 +57,35 @@ impl Regions for Mapped {
         }
         self.refuse_child()?;
         let file = self.file_of(region)?;
-        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))
+        self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))?;
+        if file.has_blocks() {
+            self.plan_reads();
+        }
+        Ok(())
+    }
+
+    fn plan_reads(&self) {
+        // Relaxed, here and below: a hint.
+        if self.durability != Durability::Disk || self.reads_singly.load(Relaxed) {
+            return;
+        }
+        let bytes_of =
+            |file: &Arc<RegionFile>| if file.has_blocks() { file.region().len() } else { 0 };
+        let bytes: u64 = lock(&self.regions).iter().map(bytes_of).sum();
+        let memory = match self.memory {
+            None if bytes >= room::ALWAYS_THERE => room::of_file_pages(),
+            assumed => assumed,
+        };
+        if memory.is_some_and(|memory| bytes > memory / 4 * QUARTERS) {
+            self.reads_singly.store(true, Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn read_soon(&self, start: *const u8, bytes: usize) {
+        if self.reads_singly.load(Relaxed) {
+            self.io.read_pages(start, bytes);
+        }
     }
 
     fn grow_exactly(&self, region: &Region, bytes: u64) -> Result<()> {

@@ -92,25 +92,38 @@ pub(super) fn of_a_file() -> u64 {
 /// Returns the bytes of memory that this process can still get, in the system and in each of its control groups;
 /// `None` where neither reports it.
 pub(super) fn of_memory() -> Option<u64> {
-    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| in_meminfo(&text));
+    memory(in_meminfo, &["inactive_file "])
+}
+
+/// Returns the bytes of memory that pages of files may take, with those that they take already; `None` as above.
+pub(super) fn of_file_pages() -> Option<u64> {
+    memory(|text| in_line(text, "MemAvailable:"), &["inactive_file ", "active_file "])
+}
+
+/// The memory that is left in the system and in each control group. `lists` names the pages that a group releases.
+fn memory(in_system: impl Fn(&str) -> Option<u64>, lists: &[&str]) -> Option<u64> {
+    let system = fs::read_to_string("/proc/meminfo").ok().and_then(|text| in_system(&text));
     let groups = fs::read_to_string("/proc/self/cgroup").ok();
-    let groups = groups.iter().flat_map(|text| text.lines()).filter_map(of_group);
-    system.into_iter().chain(groups).min()
+    let lines = groups.iter().flat_map(|text| text.lines());
+    system.into_iter().chain(lines.filter_map(|line| of_group(line, lists))).min()
+}
+
+/// Returns the bytes in a line of `/proc/meminfo`.
+fn in_line(text: &str, name: &str) -> Option<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let kilobytes = rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?;
+    Some(kilobytes.saturating_mul(1024))
 }
 
 /// Returns the available memory, including free swap space.
 fn in_meminfo(text: &str) -> Option<u64> {
-    let line = |name: &str| {
-        let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
-        rest.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()
-    };
-    let available = line("MemAvailable:")?;
-    Some(available.saturating_add(line("SwapFree:").unwrap_or(0)).saturating_mul(1024))
+    let available = in_line(text, "MemAvailable:")?;
+    Some(available.saturating_add(in_line(text, "SwapFree:").unwrap_or(0)))
 }
 
 /// Returns the least memory left in any of these groups: the control group that a line of `/proc/self/cgroup` names,
 /// and its ancestors.
-fn of_group(line: &str) -> Option<u64> {
+fn of_group(line: &str, lists: &[&str]) -> Option<u64> {
     let mut parts = line.splitn(3, ':');
     let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
     let (mount, most, used) = match controllers {
@@ -128,18 +141,19 @@ fn of_group(line: &str) -> Option<u64> {
         .filter_map(|directory| {
             // For a group without a limit, the file contains a word, or a number that no machine reaches.
             let left = number(directory, most)?.saturating_sub(number(directory, used)?);
-            Some(left.saturating_add(reclaimable(directory)))
+            Some(left.saturating_add(reclaimable(directory, lists)))
         })
         .min()
 }
 
 /// Returns the file pages that a group releases when it needs memory.
-fn reclaimable(group: &Path) -> u64 {
+fn reclaimable(group: &Path, lists: &[&str]) -> u64 {
     let text = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
     let of = |name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
     };
-    of("total_inactive_file ").or_else(|| of("inactive_file ")).unwrap_or(0)
+    let of_list = |list: &&str| of(&format!("total_{list}")).or_else(|| of(list)).unwrap_or(0);
+    lists.iter().map(of_list).sum()
 }
 
 #[cfg(test)]
@@ -170,8 +184,8 @@ mod tests {
         let text = "MemTotal:       24684084 kB\nMemFree:         1 kB\nMemAvailable:   22000000 kB\nSwapFree: 8 kB\n";
         assert_eq!(in_meminfo(text), Some(22_000_008 << 10));
         assert_eq!(in_meminfo("MemTotal: 5 kB\n"), None);
-        assert_eq!(of_group("4:cpu,cpuacct:/x"), None);
-        assert_eq!(of_group("nonsense"), None);
+        assert_eq!(of_group("4:cpu,cpuacct:/x", &[]), None);
+        assert_eq!(of_group("nonsense", &[]), None);
         if let Some(bytes) = of_memory() {
             assert!(bytes > 1 << 20, "{bytes}");
         }

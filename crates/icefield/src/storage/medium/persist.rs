@@ -59,6 +59,27 @@ pub trait Persist: Properties {
         Ok(())
     }
 
+    /// Begins a fence, where a fence is a sync, and returns its number. The lines that this thread has flushed are
+    /// durable when [`Persist::end_fence`] has returned for it, or for a fence that any thread has begun later.
+    ///
+    /// # Errors
+    /// As for [`Persist::try_fence`].
+    #[inline(always)]
+    #[track_caller]
+    fn begin_fence(&self) -> Result<u64> {
+        self.try_fence().map(|()| 0)
+    }
+
+    /// Ends a fence that was begun by [`Persist::begin_fence`]. Must be called for each.
+    ///
+    /// # Errors
+    /// As for [`Persist::try_fence`].
+    #[inline(always)]
+    #[track_caller]
+    fn end_fence(&self, _begun: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Requests a sync of all stores whose fences any thread has deferred so far by [`Persist::fence_later`]. The future
     /// resolves when these are durable.
     #[track_caller]

@@ -15,13 +15,23 @@ pub trait Regions: Sealed {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region>;
 
     /// Like [`Regions::region`], for an owner that calls [`Regions::punch`]: holes stay holes, and the owner calls
-    /// [`Regions::reserve`] before it stores to a range that may be a hole.
+    /// [`Regions::reserve`] before it stores to a range that may be a hole. Such regions consist of blocks that are read
+    /// in any order.
     ///
     /// # Errors
     /// The file cannot be opened, sized or mapped.
     fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
         self.region(name, max_bytes)
     }
+
+    /// Called when the regions of a table are mapped. If those with holes are on a disk and take more than three
+    /// quarters of the memory, now or after they grow, [`Regions::read_soon`] takes effect from here on.
+    fn plan_reads(&self) {}
+
+    /// Called before bytes at an address in a region with holes are read. A system would read up to megabytes around
+    /// them, and drive more useful pages of a large table from memory. This call begins to read only their pages.
+    #[inline(always)]
+    fn read_soon(&self, _start: *const u8, _bytes: usize) {}
 
     /// Makes at least the first `bytes` of `region` usable; new bytes are zero. The space is reserved before the length
     /// is published, so a later store cannot run out of space. Crash-safe: a crash leaves the old or the new length.

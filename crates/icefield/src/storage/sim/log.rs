@@ -301,15 +301,52 @@ impl State {
 
     /// Defers the thread's flushed lines to the next [`State::fence_deferred`].
     pub(super) fn fence_later(&mut self, site: &'static Location<'static>) {
+        let flushed = self.flushed(site);
+        self.left.extend(flushed);
+    }
+
+    /// The lines that the thread has flushed, for a fence that takes effect later.
+    fn flushed(&mut self, site: &'static Location<'static>) -> Vec<(LineId, u64)> {
         let thread = self.thread();
         if !self.recording {
-            return;
+            return Vec::new();
         }
         if self.mutator.fence(site, !self.threads[thread].flushed.is_empty()) {
             self.leave_out(thread);
+            return Vec::new();
+        }
+        std::mem::take(&mut self.threads[thread].flushed)
+    }
+
+    /// Begins a fence for the thread's flushed lines, and returns its number.
+    pub(super) fn begin_fence(&mut self, site: &'static Location<'static>) -> u64 {
+        let flushed = self.flushed(site);
+        self.begun_fences += 1;
+        let number = self.begun_fences;
+        self.begun.extend(flushed.into_iter().map(|(id, seq)| (number, id, seq)));
+        number
+    }
+
+    /// Makes persistent the lines of a fence that was begun, and of all fences begun before it.
+    pub(super) fn end_fence(&mut self, begun: u64, site: &'static Location<'static>) {
+        let thread = self.thread();
+        self.cost.fence();
+        if !self.recording {
+            return;
+        }
+        self.event(EventKind::Fence, thread, site);
+        let is_due = |&(number, ..): &(u64, LineId, u64)| number <= begun;
+        if self.mutator.fence(site, self.begun.iter().any(is_due)) {
+            self.forget_made_up();
+            let due = self.begun.iter().filter(|&begun| is_due(begun));
+            self.left_out.extend(due.map(|&(_, id, seq)| (thread, id, seq)));
         } else {
-            let flushed = std::mem::take(&mut self.threads[thread].flushed);
-            self.left.extend(flushed);
+            let due = self.begun.extract_if(.., |begun| is_due(begun));
+            let due: Vec<_> = due.map(|(_, id, seq)| (id, seq)).collect();
+            if self.mutator.wants_swap() && !due.is_empty() {
+                self.threads[thread].before_fence = self.dirty_lines();
+            }
+            self.persist_all(&due);
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::mapping::report_unrecorded;
 use super::model::Model;
 use super::regions::in_use_by_table;
+use super::state::State;
 use super::{Claim, Sim, image, mode};
 use crate::storage::commit::SyncMode;
 use crate::storage::durability::Durability;
@@ -15,6 +16,25 @@ use crate::storage::medium::{Medium, Persist, Properties, in_use, sealed};
 use crate::{Error, Result};
 
 impl sealed::Sealed for Sim {}
+
+impl Sim {
+    fn fence_by(&self, take_effect: impl FnOnce(&mut State)) {
+        let modes = self.step();
+        if modes & (mode::RECORD | mode::COUNT) == 0 {
+            return;
+        }
+        let mut state = self.state();
+        if modes & mode::YIELD != 0 && state.makes_up() {
+            drop(state);
+            self.stand_back();
+            state = self.state();
+        }
+        let found = if state.shadow_due() { self.unrecorded(&state) } else { None };
+        take_effect(&mut state);
+        drop(state);
+        report_unrecorded(found);
+    }
+}
 
 impl Persist for Sim {
     #[track_caller]
@@ -28,20 +48,8 @@ impl Persist for Sim {
 
     #[track_caller]
     fn fence(&self) {
-        let modes = self.step();
-        if modes & (mode::RECORD | mode::COUNT) == 0 {
-            return;
-        }
-        let mut state = self.state();
-        if modes & mode::YIELD != 0 && state.makes_up() {
-            drop(state);
-            self.stand_back();
-            state = self.state();
-        }
-        let found = if state.shadow_due() { self.unrecorded(&state) } else { None };
-        state.fence(Location::caller());
-        drop(state);
-        report_unrecorded(found);
+        let site = Location::caller();
+        self.fence_by(|state| state.fence(site));
     }
 
     #[track_caller]
@@ -57,6 +65,24 @@ impl Persist for Sim {
             && image::mix(state.seed ^ state.seq).is_multiple_of(4)
         {
             state.fence_deferred(Location::caller());
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn begin_fence(&self) -> Result<u64> {
+        if !self.fence_syncs() {
+            return self.try_fence().map(|()| 0);
+        }
+        self.step();
+        Ok(self.state().begin_fence(Location::caller()))
+    }
+
+    #[track_caller]
+    fn end_fence(&self, begun: u64) -> Result<()> {
+        if self.fence_syncs() {
+            let site = Location::caller();
+            self.fence_by(|state| state.end_fence(begun, site));
         }
         Ok(())
     }

@@ -109,6 +109,9 @@ pub(super) struct State {
     pub(super) threads: Vec<Thread>,
     /// Lines whose fence was deferred to the next `fence_deferred`.
     pub(super) left: Vec<(LineId, u64)>,
+    /// Lines of fences that were begun and not ended, with the number of the fence.
+    pub(super) begun: Vec<(u64, LineId, u64)>,
+    pub(super) begun_fences: u64,
     /// Lines that would be durable, or flushed, without the mutation: the thread of the cancelled call, the line, and
     /// the number of the newest store at that time.
     pub(super) left_out: Vec<(usize, LineId, u64)>,
@@ -159,6 +162,8 @@ impl State {
         self.is_claimed = false;
         self.threads.clear();
         self.left.clear();
+        self.begun.clear();
+        self.begun_fences = 0;
         self.left_out.clear();
         self.seq = 0;
         self.events = 0;

@@ -118,6 +118,25 @@ fn on_a_disk_every_word_has_any_of_its_versions() {
 }
 
 #[test]
+fn a_fence_on_a_disk_takes_effect_when_it_or_a_later_one_ends() {
+    let (sim, region) = sim(Model::Disk);
+    let begin = |at, value| {
+        store(&sim, &region, at, value);
+        sim.flush_object(cell(&region, at));
+        sim.begin_fence().unwrap()
+    };
+    let (first, second, third) = (begin(0, 1), begin(8, 1), begin(16, 1));
+    sim.fence_deferred().unwrap();
+    assert_eq!(images(&sim, [0, 8, 16]).len(), 8, "begun only");
+    sim.end_fence(second).unwrap();
+    assert_eq!(images(&sim, [0, 8, 16]), [[1, 1, 0], [1, 1, 1]].into());
+    sim.end_fence(first).unwrap();
+    assert_eq!(images(&sim, [0, 8, 16]).len(), 2);
+    sim.end_fence(third).unwrap();
+    assert_eq!(images(&sim, [0, 8, 16]), [[1, 1, 1]].into());
+}
+
+#[test]
 fn half_words_may_tear() {
     let (sim, region) = sim(Model::Pmem);
     let half = |at: u64| region.at::<Cell32>(at * 4).unwrap();
