@@ -30,7 +30,7 @@ use crate::types::{Arg, Key, Own, Owned, Value};
 /// batch, 32 operations share a fence; on [`Durability::Disk`](crate::Durability::Disk) up to 512 share a sync.
 ///
 /// With [`Durability::Disk`](crate::Durability::Disk), a table may be larger than the memory. If it takes more than
-/// three quarters of it when it is opened or grows, its pages are read one by one, in batches several at a time.
+/// three quarters of the memory when it is opened or grows, its pages are read one by one, in batches several at a time.
 ///
 /// Its methods are those of [`DurableTable`], its options [`PlushOptions`].
 pub type Plush<K, V, M = Mapped> = DurableTable<K, V, PlushHt, M>;

@@ -232,7 +232,7 @@ impl<R: RecordForm, M: Medium> Maintenance for Plush<R, M> {
             let held: Vec<_> = (0..core.root.entries())
                 .map(|entry| core.root.lock(&core.storage, entry))
                 .collect();
-            held.iter().for_each(super::root::Held::begin_change);
+            held.iter().for_each(super::root_lock::Held::begin_change);
             core.clear()?;
             core.give_back_unused()?;
         }

@@ -25,7 +25,7 @@ use super::payload_log::{
     Collection, Count, HINTED_AHEAD, Known, Payload, PayloadLog, PayloadRef, Purpose, Round, SPARE,
     Unflushed,
 };
-use super::root::Held;
+use super::root_lock::Held;
 use super::words::{RecordOf, bytes_of, first, one_word, raw_of, words_of};
 use crate::base::reclaim::Guard;
 use crate::engine::{LookupKey, MAX_BYTES};

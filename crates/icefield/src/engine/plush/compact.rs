@@ -11,7 +11,7 @@ use super::journals::Contents;
 use super::layout::{EntryRef, State};
 use super::moving::{Moving, MovingOf};
 use super::newest::Newest;
-use super::root::Held;
+use super::root_lock::Held;
 use crate::Result;
 use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;

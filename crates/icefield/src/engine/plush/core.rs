@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::journals::Journals;
 use super::layout::{
-    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS,
-    Shape, State, class_of, run_buckets, run_of,
+    Bucket, CLASSES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape, State,
+    class_of, run_buckets, run_of,
 };
 use super::leaf_bounds::Leaves;
 use super::levels::Levels;
@@ -14,7 +14,8 @@ use super::moving::{Moving, MovingOf};
 use super::payload_log::{Payload, PayloadLog};
 use super::placement::Placement;
 use super::recovery_log::RecoveryLogs;
-use super::root::{Held, RootTable};
+use super::root::RootTable;
+use super::root_lock::Held;
 use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
@@ -429,7 +430,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let number = (15 - candidates.leading_zeros()) as usize;
             candidates &= !(1 << number);
             let used = size.saturating_sub(number * slots).min(slots);
-            // The caller has prefetched the newest one.
+            // The next one, if any. The caller has usually prefetched the first one.
             self.hint_bucket(entry, candidates);
             if used > 0
                 && let Some(record) = self.search_bucket(entry, number, used, probe)?
@@ -527,15 +528,27 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Prefetches a bucket, from a disk too.
     #[inline(always)]
     pub(super) fn fetch(&self, bucket: Bucket<'_>) {
-        self.storage.read_soon(bucket.heads.as_ptr().cast(), bucket.bytes());
+        self.request_bucket(bucket);
         bucket.prefetch();
+    }
+
+    /// Requests a bucket from a disk.
+    #[inline(always)]
+    pub(super) fn request_bucket(&self, bucket: Bucket<'_>) {
+        self.storage.read_soon(bucket.heads.as_ptr().cast(), bucket.bytes());
     }
 
     /// Prefetches the state of an entry, from a disk its filter too.
     #[inline(always)]
     pub(super) fn fetch_state(&self, entry: EntryRef<'_>) {
-        self.storage.read_soon(std::ptr::from_ref(entry.entry).cast(), ENTRY_BYTES as usize);
+        self.request_entry(entry.entry);
         prefetch_read(&entry.entry.state);
+    }
+
+    /// Requests an entry from a disk.
+    #[inline(always)]
+    pub(super) fn request_entry(&self, entry: &Entry) {
+        self.storage.read_soon(std::ptr::from_ref(entry).cast(), size_of::<Entry>());
     }
 
     /// The number of runs that an entry needs for `records` records.

@@ -8,7 +8,8 @@
 
 use super::core::Core;
 use super::incremental_migration::Next;
-use super::root::{Held, Relief};
+use super::root::Relief;
+use super::root_lock::Held;
 use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;
@@ -29,39 +30,36 @@ const ROOT_DUE: usize = 15;
 const ROOT_READY: usize = 14;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Like [`Core::step_together`], for entries that are not locked. Those whose lock is not free are left out.
-    pub(super) fn step_later(&self, entries: impl Iterator<Item = usize> + Clone) {
-        if entries.clone().any(|entry| self.is_due(entry)) {
-            let locked = entries.filter_map(|entry| self.root.try_lock(&self.storage, entry));
-            let helds: Vec<_> = locked.collect();
-            self.step_together(&helds.iter().collect::<Vec<_>>());
-        }
-    }
-
-    /// Returns whether a root entry needs room in it or below it.
-    fn is_due(&self, entry: usize) -> bool {
-        self.fills(entry, ROOT_DUE) || self.fills(entry, BELOW_DUE) && !self.root.is_relieved(entry)
-    }
-
     /// Makes room in and below root entries that have just received records, if one of them needs it soon. The caller
-    /// is pinned.
+    /// is pinned, and readers see all records of the entries.
     pub(super) fn step_together(&self, helds: &[&Held<'_, M>]) {
         // Checked first, because not all steps below report a failed sync.
         if self.storage.check_writable().is_err() {
             return;
         }
-        // Entries with unseen records must keep what they have.
-        let is_seen = |held: &&&Held<'_, M>| !self.root.has_unseen(held.entry);
-        let helds: &[_] = &helds.iter().filter(is_seen).copied().collect::<Vec<_>>();
-        let is_relieved = |entry| self.root.is_relieved(entry);
-        if helds.iter().any(|held| self.fills(held.entry, BELOW_DUE) && !is_relieved(held.entry)) {
-            let is_ready = |entry| self.fills(entry, BELOW_READY) && !is_relieved(entry);
+        if helds.iter().any(|held| self.is_due_below(held.entry)) {
+            let is_ready = |entry| self.fills(entry, BELOW_READY) && !self.root.is_relieved(entry);
             self.with_others(helds, is_ready, |all| self.relieve(all));
         }
         if helds.iter().any(|held| self.fills(held.entry, ROOT_DUE)) {
             // A step that fails here fails again when a root entry is full, and the error is reported then.
             let _ = self.with_others(helds, self.leaves_soon(), |all| self.migrate_roots(all));
         }
+    }
+
+    /// Like [`Core::step_together`], for entries that are not locked. Those whose lock is not free are left out.
+    pub(super) fn step_later(&self, entries: impl Iterator<Item = usize> + Clone) {
+        let is_due = |entry| self.fills(entry, ROOT_DUE) || self.is_due_below(entry);
+        if entries.clone().any(is_due) {
+            let locked = entries.filter_map(|entry| self.root.try_lock(&self.storage, entry));
+            let helds: Vec<_> = locked.collect();
+            self.step_together(&helds.iter().collect::<Vec<_>>());
+        }
+    }
+
+    /// Returns whether level 1 must make room for a root entry.
+    fn is_due_below(&self, entry: usize) -> bool {
+        self.fills(entry, BELOW_DUE) && !self.root.is_relieved(entry)
     }
 
     /// Empties a full root entry; on disks, also others that are nearly full. If records of the full entry are

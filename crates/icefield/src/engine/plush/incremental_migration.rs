@@ -18,7 +18,8 @@
 
 use super::core::Core;
 use super::moving::counted;
-use super::root::{Held, Relief, Underway};
+use super::root::{Relief, Underway};
+use super::root_lock::Held;
 use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;

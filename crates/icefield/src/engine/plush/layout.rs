@@ -124,6 +124,7 @@ impl<'a> Bucket<'a> {
         }
     }
 
+    /// Bytes of the bucket: the first words and the others are adjacent.
     pub(super) fn bytes(self) -> usize {
         size_of_val(self.heads) + size_of_val(self.rests)
     }

@@ -26,7 +26,7 @@ use super::layout::{EntryId, State};
 use super::leaf_bounds::{Chain, Found};
 use super::moving::{MovingOf, counted};
 use super::partition::SortKey;
-use super::root::Held;
+use super::root_lock::Held;
 use crate::Result;
 use crate::storage::Medium;
 use crate::types::RecordForm;

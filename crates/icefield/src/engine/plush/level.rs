@@ -5,9 +5,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::core::Core;
 use super::filter::Image;
-use super::layout::{
-    Bucket, CLASSES, ENTRY_BYTES, Entry, EntryId, EntryRef, LINE_WORDS, State, class_of,
-};
+use super::layout::{Bucket, CLASSES, Entry, EntryId, EntryRef, LINE_WORDS, State, class_of};
 use super::moving::{Moving, MovingOf};
 use super::words::RecordOf;
 use crate::Result;
@@ -259,7 +257,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Prefetches an entry that will receive records.
     pub(super) fn prefetch_entry(&self, level: usize, index: u64) {
         let Ok(EntryRef { entry, .. }) = self.level_entry(level, index) else { return };
-        self.storage.read_soon(std::ptr::from_ref(entry).cast(), ENTRY_BYTES as usize);
+        self.request_entry(entry);
         prefetch_write(&entry.state);
         entry.filter.iter().step_by(LINE_WORDS).for_each(|word| prefetch_write(word));
     }
@@ -270,7 +268,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let (number, slot) = self.slot_of(slots.start);
             let end = (slot + slots.len()).min(self.shape.slots as usize);
             let Ok(bucket) = self.bucket(entry, number) else { return };
-            self.storage.read_soon(bucket.heads.as_ptr().cast(), bucket.bytes());
+            self.request_bucket(bucket);
             bucket.prefetch_write(slot..end);
             slots.start += end - slot;
         }

@@ -220,7 +220,7 @@
 //! Readers take no lock. They wait while a migration or compaction of their root entry stores words that readers
 //! follow, which takes a few fences. Writers of one root entry exclude one another, also while one of them migrates,
 //! but blind writes in batches on disks do not exclude one another during a sync. A thread that needs the entry for
-//! itself waits for the syncs of those that have added records by then; no others add any before it had its turn.
+//! itself waits for the syncs of those that have added records by then; no others add any before it has had its turn.
 //!
 //! A write does at most this much of the migrations:
 //!
@@ -308,12 +308,14 @@ mod placement;
 mod recover;
 mod recovery_log;
 mod root;
+mod root_lock;
 mod salvage;
 mod scan;
 mod seek;
 mod tallies;
 mod top_filters;
 mod unlogged;
+mod unseen;
 mod window;
 mod words;
 

@@ -22,7 +22,7 @@ use super::epoch::LogEpoch;
 use super::layout::EntryRef;
 use super::log_record::FLAG;
 use super::op::{ModeOf, Wrote, WroteOf};
-use super::root::Held;
+use super::root_lock::Held;
 use super::words::RecordOf;
 use crate::engine::LookupKey;
 use crate::storage::{Medium, not_poisoned};

@@ -4,7 +4,7 @@ use super::core::Core;
 use super::epoch::LogEpoch;
 use super::incremental_migration::Pace;
 use super::recovery_log::Place;
-use super::root::Held;
+use super::root_lock::Held;
 use super::words::{Record, RecordOf, words_of};
 use crate::Result;
 use crate::engine::LookupKey;

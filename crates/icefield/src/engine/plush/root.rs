@@ -1,4 +1,4 @@
-//! The root (§4.1): the level in DRAM, which receives every write first, and the locks of everything below it.
+//! The root (§4.1): the level in DRAM, which receives every write first. Its locks are in `root_lock`.
 //!
 //! An entry's records are appended, the newest last. The records of one migration are removed all at once, after the
 //! last of them has been copied to level 1. The records in the levels for the hashes of an entry change only under the
@@ -6,16 +6,15 @@
 
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::epoch::LogEpoch;
 use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_LOG_CHUNKS, MAX_RECORDS, Shape};
+use super::unseen::Unseen;
 use super::words::{Measure, RecordOf};
 use crate::base::group::{Isa, Native};
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
-use crate::base::version_lock::{self, LockCell, Version, WriteGuard};
-use crate::storage::Medium;
 use crate::types::RecordForm;
 
 /// The work that remains below a root entry before its next migration.
@@ -65,7 +64,7 @@ pub(super) struct RootTable<R> {
 #[derive(Default)]
 #[repr(align(64))]
 struct Head {
-    /// `base::version_lock`.
+    /// `root_lock`.
     lock: AtomicU32,
     size: AtomicU32,
     /// The epoch of the entry's next log records.
@@ -92,103 +91,7 @@ struct Head {
 
 const _: () = assert!(size_of::<Head>() == 64);
 
-/// The records behind those that readers see. They become visible in order. All fields but `waiters` change under the
-/// lock of the entry.
-#[derive(Default)]
-struct Unseen {
-    /// Number of windows that have added some and have not ended their fence.
-    windows: AtomicU32,
-    /// Number of threads that wait until there are none. Windows add no records meanwhile.
-    waiters: AtomicU32,
-    /// Number of records ever added, and ever shown to readers.
-    added: AtomicU64,
-    shown: AtomicU64,
-}
-
 const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
-
-/// Counts a thread among the waiters while it exists.
-struct Waiting<'a>(&'a AtomicU32);
-
-impl<'a> Waiting<'a> {
-    fn of(waiters: &'a AtomicU32) -> Self {
-        // Relaxed, both: a wish only.
-        waiters.fetch_add(1, Relaxed);
-        Self(waiters)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-/// An entry's lock word for `base::version_lock`; every access is a point at which the simulator may run other
-/// threads.
-pub(super) struct Latch<'a, M> {
-    word: &'a AtomicU32,
-    storage: &'a M,
-}
-
-impl<M> Clone for Latch<'_, M> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<M> Copy for Latch<'_, M> {}
-
-impl<M: Medium> LockCell for Latch<'_, M> {
-    #[inline(always)]
-    fn load(self, order: Ordering) -> u32 {
-        self.storage.sim_yield_point();
-        self.word.load(order)
-    }
-
-    #[inline(always)]
-    fn store(self, word: u32, order: Ordering) {
-        self.storage.sim_yield_point();
-        self.word.store(word, order);
-    }
-
-    #[inline(always)]
-    fn cas_weak(
-        self,
-        current: u32,
-        new: u32,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u32, u32> {
-        self.storage.sim_yield_point();
-        self.word.compare_exchange_weak(current, new, success, failure)
-    }
-
-    fn wait(self, rounds: u32) {
-        self.storage.wait(rounds);
-    }
-}
-
-/// A locked entry of the root. Until it is dropped, no other thread changes records, in the root or in the levels,
-/// whose hashes select the entry.
-pub(super) struct Held<'a, M: Medium> {
-    pub(super) entry: usize,
-    guard: WriteGuard<Latch<'a, M>>,
-}
-
-impl<M: Medium> Held<'_, M> {
-    /// Makes readers wait until the lock is released, or until `end_change`.
-    #[inline]
-    pub(super) fn begin_change(&self) {
-        self.guard.begin_change();
-    }
-
-    /// Lets readers proceed.
-    #[inline]
-    pub(super) fn end_change(&self) {
-        self.guard.end_change();
-    }
-}
 
 /// The number of fingerprints in a line.
 const LINE_BYTES: usize = 8 * LINE_WORDS;
@@ -240,171 +143,61 @@ impl<R: RecordForm> RootTable<R> {
         &self.slots[(entry * self.records + at) * words..][..words]
     }
 
-    fn latch<'a, M>(&'a self, storage: &'a M, entry: usize) -> Latch<'a, M> {
-        Latch { word: &self.heads[entry].lock, storage }
-    }
-
-    /// Locks an entry once readers see all its records. The caller has locked no other one.
+    /// The word with which an entry is locked.
     #[inline]
-    pub(super) fn lock<'a, M: Medium>(&'a self, storage: &'a M, entry: usize) -> Held<'a, M> {
-        let is_seen = || !self.has_unseen(entry);
-        if is_seen() {
-            let held = self.lock_any(storage, entry);
-            if is_seen() {
-                return held;
-            }
-        }
-        let _waiting = Waiting::of(&self.unseen[entry].waiters);
-        self.lock_when(storage, entry, is_seen)
+    pub(super) fn lock_word(&self, entry: usize) -> &AtomicU32 {
+        &self.heads[entry].lock
     }
 
-    /// Locks an entry once a window may add records. The caller has locked no other one.
-    pub(super) fn lock_to_add<'a, M: Medium>(
-        &'a self,
-        storage: &'a M,
-        entry: usize,
-    ) -> Held<'a, M> {
-        self.lock_when(storage, entry, || self.may_add(entry))
-    }
-
-    /// Returns whether a window may add records: no thread waits until readers see all that an entry has, and if it is
-    /// full, they see all. Called under the lock, or for an estimate.
-    fn may_add(&self, entry: usize) -> bool {
-        // Relaxed: a wish only.
-        let is_wanted = |unseen: &Unseen| unseen.waiters.load(Relaxed) > 0;
-        !self.unseen.get(entry).is_some_and(is_wanted)
-            && (self.added_size(entry) < self.records || !self.has_unseen(entry))
-    }
-
-    /// Locks an entry. The caller has locked no other one.
+    /// What windows have added to an entry and readers do not see yet; `None` unless a fence is a sync.
     #[inline]
-    pub(super) fn lock_any<'a, M: Medium>(&'a self, storage: &'a M, entry: usize) -> Held<'a, M> {
-        Held { entry, guard: version_lock::lock(self.latch(storage, entry)) }
-    }
-
-    /// Locks an entry at a time when `is_time` holds, which is called without the lock first.
-    #[inline]
-    fn lock_when<'a, M: Medium>(
-        &'a self,
-        storage: &'a M,
-        entry: usize,
-        is_time: impl Fn() -> bool,
-    ) -> Held<'a, M> {
-        let mut rounds = 0;
-        loop {
-            if is_time() {
-                let held = self.lock_any(storage, entry);
-                if is_time() {
-                    return held;
-                }
-            }
-            storage.wait(rounds);
-            rounds = rounds.saturating_add(1);
-        }
-    }
-
-    /// Locks an entry, unless another thread holds the lock, or readers do not see all its records.
-    #[inline]
-    pub(super) fn try_lock<'a, M: Medium>(
-        &'a self,
-        storage: &'a M,
-        entry: usize,
-    ) -> Option<Held<'a, M>> {
-        self.try_lock_if(storage, entry, || !self.has_unseen(entry))
-    }
-
-    /// Locks an entry, unless another thread holds the lock, or a window may add no records now.
-    #[inline]
-    pub(super) fn try_lock_to_add<'a, M: Medium>(
-        &'a self,
-        storage: &'a M,
-        entry: usize,
-    ) -> Option<Held<'a, M>> {
-        self.try_lock_if(storage, entry, || self.may_add(entry))
-    }
-
-    /// Locks an entry if its lock is free and `may` holds, which is called under the lock.
-    #[inline]
-    fn try_lock_if<'a, M: Medium>(
-        &'a self,
-        storage: &'a M,
-        entry: usize,
-        may: impl Fn() -> bool,
-    ) -> Option<Held<'a, M>> {
-        let guard = version_lock::try_lock(self.latch(storage, entry))?;
-        may().then_some(Held { entry, guard })
+    pub(super) fn unseen(&self, entry: usize) -> Option<&Unseen> {
+        self.unseen.get(entry)
     }
 
     /// Returns whether a window has added records that readers do not see. Called under the lock, or for an estimate.
     #[inline]
     pub(super) fn has_unseen(&self, entry: usize) -> bool {
-        // Relaxed, here and below: changed under the lock.
-        self.unseen.get(entry).is_some_and(|unseen| unseen.windows.load(Relaxed) > 0)
+        self.unseen(entry).is_some_and(Unseen::is_any)
     }
 
     /// Number of records, with those that readers do not see. Called under the lock, or for an estimate.
     #[inline]
     pub(super) fn added_size(&self, entry: usize) -> usize {
-        let unseen = self.unseen.get(entry).map_or(0, |unseen| {
-            unseen.added.load(Relaxed).wrapping_sub(unseen.shown.load(Relaxed)) as usize
-        });
-        // Wraps only without the lock, where the three numbers may be of different times.
-        self.size(entry).wrapping_add(unseen)
+        // Wraps only without the lock, where the numbers may be of different times.
+        self.size(entry).wrapping_add(self.unseen(entry).map_or(0, Unseen::records))
+    }
+
+    /// Returns whether an entry has room for a record behind those that readers do not see. Called under the lock, or
+    /// for an estimate.
+    #[inline]
+    pub(super) fn has_room(&self, entry: usize) -> bool {
+        self.added_size(entry) < self.records
     }
 
     /// Adds a record that readers do not see until `end_unseen`. Called under the lock, on disks only.
     pub(super) fn add_unseen(&self, entry: usize, hash: u64, record: RecordOf<R>) {
         self.store(entry, self.added_size(entry), fingerprint(hash), record);
-        let added = &self.unseen[entry].added;
-        added.store(added.load(Relaxed) + 1, Relaxed);
+        self.unseen[entry].add();
     }
 
     /// Notes that a window has added the last unseen records of an entry. Returns the number of records ever added, for
     /// `end_unseen`. Called under the lock, on disks only.
     pub(super) fn begin_unseen(&self, entry: usize) -> u64 {
-        let Unseen { windows, added, .. } = &self.unseen[entry];
-        windows.store(windows.load(Relaxed) + 1, Relaxed);
-        added.load(Relaxed)
+        self.unseen[entry].begin()
     }
 
     /// Ends what `begin_unseen` has begun. If the window's fence has succeeded, shows readers all records that were
     /// added by then; the fence covers those of earlier windows. Otherwise they stay unseen, unless a later window shows
     /// them, and are dropped together with the last window. Called under any lock of the entry.
     pub(super) fn end_unseen(&self, entry: usize, until: u64, is_durable: bool) {
-        let Unseen { windows, added, shown, .. } = &self.unseen[entry];
-        let before = shown.load(Relaxed);
-        if is_durable && until > before {
-            let size = &self.heads[entry].size;
-            // Release (E4): the linearization point of these writes.
-            size.store(size.load(Relaxed) + (until - before) as u32, Release);
-            shown.store(until, Relaxed);
-        }
-        let left = windows.load(Relaxed) - 1;
-        windows.store(left, Relaxed);
-        if left == 0 {
-            shown.store(added.load(Relaxed), Relaxed);
-        }
+        let shown = self.unseen[entry].end(until, is_durable);
+        let size = &self.heads[entry].size;
+        // Release (E4): the linearization point of these writes.
+        size.store(size.load(Relaxed) + shown as u32, Release);
     }
 
-    /// Begins an optimistic read of an entry and everything below it.
-    #[inline]
-    pub(super) fn read_begin(&self, storage: &impl Medium, entry: usize) -> Version {
-        version_lock::read_begin(self.latch(storage, entry))
-    }
-
-    /// Like [`RootTable::read_begin`], but returns `None` while the entry is being changed.
-    #[inline]
-    pub(super) fn try_read_begin(&self, storage: &impl Medium, entry: usize) -> Option<Version> {
-        version_lock::try_read_begin(self.latch(storage, entry))
-    }
-
-    /// Returns whether nothing has changed since `read_begin`.
-    #[inline]
-    pub(super) fn validate(&self, storage: &impl Medium, entry: usize, version: Version) -> bool {
-        version_lock::validate(self.latch(storage, entry), version)
-    }
-
-    /// Number of records.
+    /// Number of records that readers see.
     #[inline]
     pub(super) fn size(&self, entry: usize) -> usize {
         // Acquire (E4): pairs with the Release in `push`; the records that the size counts are visible.

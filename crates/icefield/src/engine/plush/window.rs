@@ -3,13 +3,14 @@
 //! Each operation of a window locks its root entry. A window waits only for its first lock. It takes further locks only
 //! if they are free, and commits when another thread holds one that it needs. So a thread never waits while it holds a
 //! lock, and no lock order is needed. Where a fence is a sync, a blind write whose lock is not free moves to the next
-//! window instead, like one that finds its log full, together with all later writes of its root entry, so that
-//! a window does not sync a few records only. The commit takes all places in a log at once, writes all log records
-//! (after a fence for the payloads, if there are any), flushes each line once, fences, and appends the records to their
-//! root entries. Records for which a full log has no place go to
-//! the next window, which is also committed before any result is returned. Only blind writes, which do not look up the
-//! present value, can move to the next window. Any other write has a result that is valid only while its root entry
-//! stays locked, so it takes its place in the log when it is staged.
+//! window instead, like one that finds its log full, together with all later writes of its root entry, so that a window
+//! does not sync a few records only.
+//!
+//! The commit takes all places in a log at once, writes all log records (after a fence for the payloads, if there are
+//! any), flushes each line once, fences, and appends the records to their root entries. Records for which a full log has
+//! no place go to the next window, which is also committed before any result is returned. Only blind writes, which do
+//! not look up the present value, can move to the next window. Any other write has a result that is valid only while its
+//! root entry stays locked, so it takes its place in the log when it is staged.
 //!
 //! Where a fence is a sync that the batch waits for, the commit appends the records before its fence, where readers do
 //! not see them yet, and releases the locks. So the windows of other threads can add blind writes to the same root
@@ -22,7 +23,8 @@ use super::incremental_migration::Pace;
 use super::op::{Attempt, ModeOf, PlushWriteMode, Wrote, WroteOf};
 use super::payload_log::Unflushed;
 use super::recovery_log::{Place, Places, Span};
-use super::root::Held;
+use super::root::RootTable;
+use super::root_lock::Held;
 use super::words::RecordOf;
 use crate::base::gate::Pass;
 use crate::base::reclaim::Guard;
@@ -455,17 +457,28 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         logged.and(committed).map(|()| None)
     }
 
-    /// Adds the records to their root entries, releases the locks, and ends the fence. Only then do readers see the
+    /// Appends the records that have a place in a log to their root entries, by `append`.
+    #[inline(always)]
+    fn append_all(
+        &self,
+        writes: &[Write<R>],
+        append: impl Fn(&RootTable<R>, usize, u64, RecordOf<R>),
+    ) {
+        let root = &self.core.root;
+        for Write { at, hash, record, place } in writes {
+            if let Some(place) = place {
+                let entry = self.held[*at].0.entry;
+                root.note_chunk(entry, place.chunk());
+                append(root, entry, *hash, *record);
+            }
+        }
+    }
+
+    /// Appends the records to their root entries, releases the locks, and ends the fence. Only then do readers see the
     /// records. In the meantime, other windows may add records to the same entries and share the sync.
     fn share_sync(&mut self, writes: &[Write<R>], begun: u64) -> Result<()> {
         let core = self.core;
-        for write in writes {
-            if let Some(place) = &write.place {
-                let entry = self.held[write.at].0.entry;
-                core.root.note_chunk(entry, place.chunk());
-                core.root.add_unseen(entry, write.hash, write.record);
-            }
-        }
+        self.append_all(writes, RootTable::add_unseen);
         let added = self.held.iter().filter(|(_, staged)| *staged > 0);
         self.unseen.extend(added.map(|(held, _)| (held.entry, core.root.begin_unseen(held.entry))));
         self.held.clear();
@@ -542,20 +555,18 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let mut writes = std::mem::take(&mut self.writes);
         // Each window checks this, because a batch continues after a window whose sync failed.
         let writable = core.storage.check_writable().inspect_err(|_| self.unflushed.clear());
-        let logged = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
-        let (logged, is_shared) = match logged {
-            Ok(Some(begun)) => (self.share_sync(&writes, begun), true),
-            Ok(None) => (Ok(()), false),
-            Err(error) => (Err(error), false),
-        };
+        let begun = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
+        let is_shared = matches!(begun, Ok(Some(_)));
+        let logged = begun.and_then(|begun| match begun {
+            Some(begun) => self.share_sync(&writes, begun),
+            None => {
+                self.append_all(&writes, RootTable::push);
+                Ok(())
+            }
+        });
         let (mut written, mut records) = (0, 0);
-        for Write { at, hash, record, place } in &writes {
-            if let (Ok(()), Some(place)) = (&logged, place) {
-                if !is_shared {
-                    let entry = self.held[*at].0.entry;
-                    core.root.note_chunk(entry, place.chunk());
-                    core.root.push(entry, *hash, *record);
-                }
+        for Write { record, place, .. } in &writes {
+            if logged.is_ok() && place.is_some() {
                 written += 1;
                 records += if record.dead { -1 } else { 1 };
             }
@@ -569,6 +580,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         if is_shared {
             core.step_later(writes.iter().map(|write| core.root_entry(write.hash)));
         } else if core.storage.fence_syncs() {
+            // An entry in which another window has records that readers do not see must keep what it has.
+            let helds = helds.filter(|held| !core.root.has_unseen(held.entry));
             core.step_together(&helds.collect::<Vec<_>>());
         } else {
             helds.for_each(|held| core.step_ahead(held, Pace::Whole));

@@ -93,6 +93,7 @@ pub struct Mapped {
     is_free: bool,
     /// Pages of the regions with holes are read one by one.
     reads_singly: AtomicBool,
+    /// The memory to assume, for tests.
     memory: Option<u64>,
     huge_pages: HugePages,
     permit: Permit,

@@ -8,7 +8,6 @@ use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
@@ -49,7 +48,7 @@ pub(super) struct RegionFile {
     missing: u64,
     /// The file is put into huge pages.
     is_huge: bool,
-    has_blocks: AtomicBool,
+    keeps_holes: bool,
     /// There may be holes: some bytes were missing, or have been punched since.
     has_holes: AtomicBool,
     /// The holes that this session has punched: they do not count against `max_bytes`.
@@ -61,8 +60,13 @@ pub(super) struct RegionFile {
 }
 
 impl RegionFile {
-    /// Opens or creates the file `name` and maps it.
-    pub(super) fn open(setting: &Setting<'_>, name: &'static str, max_bytes: u64) -> Outcome<Self> {
+    /// Opens or creates the file `name` and maps it. Unless the owner keeps holes, they are filled.
+    pub(super) fn open(
+        setting: &Setting<'_>,
+        name: &'static str,
+        max_bytes: u64,
+        keeps_holes: bool,
+    ) -> Outcome<Self> {
         check_name(name)?;
         let path = setting.path.join(name);
         let file = match setting.directory {
@@ -94,7 +98,7 @@ impl RegionFile {
             reservations: Mutex::new(vec![Arc::new(reservation)]),
             missing: len.saturating_sub(space),
             is_huge,
-            has_blocks: AtomicBool::new(false),
+            keeps_holes,
             has_holes: AtomicBool::new(space < len),
             holes: Mutex::default(),
             growing,
@@ -104,6 +108,9 @@ impl RegionFile {
         // A file with holes is not collapsed, because that would fill them.
         if setting.huge_pages == HugePages::All && space >= len {
             opened.collapse_from(0);
+        }
+        if !keeps_holes {
+            opened.fill_holes(setting)?;
         }
         Ok(opened)
     }
@@ -335,14 +342,9 @@ impl RegionFile {
         }
     }
 
-    /// Notes that the file consists of blocks that are read in any order.
-    pub(super) fn note_blocks(&self) {
-        // Relaxed: set before the region is handed out.
-        self.has_blocks.store(true, Relaxed);
-    }
-
-    pub(super) fn has_blocks(&self) -> bool {
-        self.has_blocks.load(Relaxed)
+    /// Returns whether the owner keeps holes: such a file consists of blocks that are read in any order.
+    pub(super) fn keeps_holes(&self) -> bool {
+        self.keeps_holes
     }
 
     fn advise_huge_pages(&self, setting: &Setting<'_>, len: u64) {

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::region_file::{self, RegionFile};
-use super::setting::{Failure, Setting};
 use super::{Mapped, room};
 use crate::storage::durability::Durability;
 use crate::storage::io::Keeper;
@@ -13,21 +12,18 @@ use crate::storage::mutex::lock;
 use crate::storage::region::Region;
 use crate::{Error, Result};
 
+/// A table on a disk whose blocks take more than this many quarters of the memory is read page by page.
+const QUARTERS: u64 = 3;
+
 impl Mapped {
-    /// Returns the region `name`. Runs `prepare` on the file when the file is mapped for the first time.
-    fn map_region(
-        &self,
-        name: &'static str,
-        max_bytes: u64,
-        prepare: impl FnOnce(&RegionFile, &Setting<'_>) -> Result<(), Failure>,
-    ) -> Result<Region> {
+    fn map_region(&self, name: &'static str, max_bytes: u64, keeps_holes: bool) -> Result<Region> {
         let mut regions = lock(&self.regions);
         if let Some(file) = regions.iter().find(|file| file.region().name() == name) {
             return Ok(RegionFile::handle(file));
         }
         self.refuse_child()?;
-        let file = self.poison_if(RegionFile::open(&self.setting(), name, max_bytes))?;
-        self.poison_if(prepare(&file, &self.setting()))?;
+        let opened = RegionFile::open(&self.setting(), name, max_bytes, keeps_holes);
+        let file = self.poison_if(opened)?;
         let file = Arc::new(file);
         self.budget.take_unchecked(file.region().len());
         let region = RegionFile::handle(&file);
@@ -36,19 +32,13 @@ impl Mapped {
     }
 }
 
-/// A table on a disk whose blocks take more than this many quarters of the memory is read page by page.
-const QUARTERS: u64 = 3;
-
 impl Regions for Mapped {
     fn region(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        self.map_region(name, max_bytes, RegionFile::fill_holes)
+        self.map_region(name, max_bytes, false)
     }
 
     fn region_with_holes(&self, name: &'static str, max_bytes: u64) -> Result<Region> {
-        self.map_region(name, max_bytes, |file, _| {
-            file.note_blocks();
-            Ok(())
-        })
+        self.map_region(name, max_bytes, true)
     }
 
     fn grow(&self, region: &Region, bytes: u64) -> Result<()> {
@@ -58,7 +48,7 @@ impl Regions for Mapped {
         self.refuse_child()?;
         let file = self.file_of(region)?;
         self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))?;
-        if file.has_blocks() {
+        if file.keeps_holes() {
             self.plan_reads();
         }
         Ok(())
@@ -69,9 +59,9 @@ impl Regions for Mapped {
         if self.durability != Durability::Disk || self.reads_singly.load(Relaxed) {
             return;
         }
-        let bytes_of =
-            |file: &Arc<RegionFile>| if file.has_blocks() { file.region().len() } else { 0 };
-        let bytes: u64 = lock(&self.regions).iter().map(bytes_of).sum();
+        let keeps_holes = |file: &&Arc<RegionFile>| file.keeps_holes();
+        let len = |file: &Arc<RegionFile>| file.region().len();
+        let bytes: u64 = lock(&self.regions).iter().filter(keeps_holes).map(len).sum();
         let memory = match self.memory {
             None if bytes >= room::ALWAYS_THERE => room::of_file_pages(),
             assumed => assumed,

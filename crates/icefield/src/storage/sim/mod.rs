@@ -12,7 +12,8 @@
 //!   are independent.
 //! - [`Model::Disk`]: each 8-byte word has any of its versions since the last sync, independently of all other words.
 //! - Volatile words hold garbage in every image, whether after a crash or not.
-//! - A fence that may be deferred (`fence_later`) leaves its lines to the next `fence_deferred`.
+//! - A fence that may be deferred (`fence_later`) leaves its lines to the next `fence_deferred`. One that has begun
+//!   (`begin_fence`) takes effect when it ends, or one that began later (`end_fence`).
 //! - A region's length is durable when `grow` returns, and so are punched pages.
 //!
 //! [`CrashPoint`] provides the images; [`Sim::on_event`] provides the moments. The simulator keeps a shadow of every

@@ -10,7 +10,7 @@ use crate::engine::plush::layout::EntryRef;
 use crate::engine::plush::layout::{Shape, State};
 use crate::engine::plush::level::Provided;
 use crate::engine::plush::moving::{Moving, MovingOf, counted};
-use crate::engine::plush::root::Held;
+use crate::engine::plush::root_lock::Held;
 use crate::storage::Medium;
 use crate::types::RecordForm;
 use crate::{Error, Result};
