@@ -213,7 +213,8 @@
 //! comes later: acknowledged records are visible before they are durable. The table makes these records durable
 //! (`fence_deferred`) before each step that overwrites or removes older durable data, or makes references to payloads
 //! durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to a level (P6), R3 a payload chunk is
-//! freed, R4 the session ends. So for each key a crash loses only the newest values since the last sync.
+//! freed, R4 the session ends. So for each key a crash loses only the newest values since the last sync. Payloads that a
+//! collection moves become visible early in all modes: after a crash the key has the same value at its old place (R3).
 //!
 //! # 8. Progress
 //!

@@ -48,4 +48,12 @@ pub trait SimHooks: Sealed {
     fn read_unvalidated<T>(&self, look: impl FnOnce() -> T) -> T {
         look()
     }
+
+    /// Runs `copy`, which stores bytes that are durable elsewhere and stay there until the copy is durable too. Other
+    /// threads may rely on the copy before that: after a crash, they find the same bytes at the former place. Used by
+    /// the simulator's detector only.
+    #[inline(always)]
+    fn copy_durable<T>(&self, copy: impl FnOnce() -> T) -> T {
+        copy()
+    }
 }

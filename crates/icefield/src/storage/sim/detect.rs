@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 
-use super::line::LineId;
+use super::line::{Entry, LineId};
 use super::state::{Observed, State};
 use crate::storage::arch::LINE_BYTES;
 
@@ -49,9 +49,8 @@ impl State {
                 .pending(id)
                 .filter(|entry| entry.overlaps(start - id.offset(), end - start))
                 .last();
-            let Some(seq) =
-                newest.filter(|entry| usize::from(entry.thread) != thread).map(|entry| entry.seq)
-            else {
+            let foreign = |entry: &&Entry| usize::from(entry.thread) != thread && !entry.is_copy;
+            let Some(seq) = newest.filter(foreign).map(|entry| entry.seq) else {
                 continue;
             };
             let observed = &mut self.thread_mut(thread).observed;
@@ -65,6 +64,12 @@ impl State {
     pub(super) fn forget_reads(&mut self) {
         let thread = self.thread();
         self.thread_mut(thread).observed.clear();
+    }
+
+    /// Sets whether the calling thread stores copies of bytes that are durable elsewhere.
+    pub(super) fn set_copying(&mut self, is_copying: bool) {
+        let thread = self.thread();
+        self.thread_mut(thread).is_copying = is_copying;
     }
 
     /// Returns the number of recorded loads of the calling thread.

@@ -78,6 +78,7 @@ impl State {
             offset: (offset % LINE_BYTES) as u8,
             bytes: bytes as u8,
             kind,
+            is_copy: self.threads[thread].is_copying,
         };
         let id = LineId { region: slot as u8, line: (offset / LINE_BYTES) as u32 };
         if region.lines[id.line as usize].count >= PENDING_MAX {

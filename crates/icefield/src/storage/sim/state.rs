@@ -89,6 +89,8 @@ pub(super) struct Thread {
     /// Words read before they were persistent.
     pub(super) observed: Vec<Observed>,
     pub(super) ahead: Vec<Observed>,
+    /// The thread stores copies of bytes that are durable elsewhere.
+    pub(super) is_copying: bool,
     /// The stores that were pending just before this thread's last fence in this operation; kept for store mutations
     /// only.
     pub(super) before_fence: Vec<DirtyLine>,
@@ -265,6 +267,7 @@ impl State {
             flushed: Vec::new(),
             observed: Vec::new(),
             ahead: Vec::new(),
+            is_copying: false,
             before_fence: Vec::new(),
         });
         self.threads.len() - 1

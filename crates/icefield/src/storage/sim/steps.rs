@@ -105,4 +105,14 @@ impl SimHooks for Sim {
         self.state().forget_reads_since(before);
         found
     }
+
+    fn copy_durable<T>(&self, copy: impl FnOnce() -> T) -> T {
+        if self.modes() & mode::DETECT == 0 {
+            return copy();
+        }
+        self.state().set_copying(true);
+        let copied = copy();
+        self.state().set_copying(false);
+        copied
+    }
 }
