@@ -59,11 +59,6 @@ impl<'a, T: Kinds> Locked<'a, T> {
     #[inline]
     pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
-        // A write accesses the first lines of both buckets and one record line in one of them. All are fetched
-        // together, not one after the other. (The medium reads a whole bucket as one block, whichever of its lines are
-        // requested.)
-        home.fetch_for_write();
-        probing.fetch_for_write();
         // Every thread that waits for several locks acquires them in ascending order. If the probing bucket is the first
         // one, `lock_probing` could not lock it later.
         let is_last = core.geometry.next(core.geometry.home(hash)) == 0;
