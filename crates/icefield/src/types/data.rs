@@ -12,6 +12,7 @@ use super::form::{Form, InWord, StoredForm};
 /// assert_eq!(str::raw("seven").bytes(), b"seven");
 /// ```
 #[derive(Clone, Copy, Debug)]
+#[repr(u32)]
 pub enum Raw<'a> {
     /// The word of a [`Form::Word`] type.
     Word(u64),

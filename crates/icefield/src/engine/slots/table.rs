@@ -202,6 +202,10 @@ pub(crate) trait SlotTable: Owner + Sized {
         mut record: PreparedRecord,
         mode: WriteMode,
     ) -> Result<WriteOutcome> {
+        if Records::<Self::Form>::IS_WORDS {
+            // The result stays where it is: to copy it, the processor would wait for the fence before it.
+            return self.write_prepared(pin, probe, record, mode);
+        }
         let wrote = if mode == WriteMode::Upsert && self.records().lacks_key(&record) {
             self.link_value(pin, probe, &mut record)
         } else {
