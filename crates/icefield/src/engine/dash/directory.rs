@@ -69,8 +69,20 @@ pub trait Directory: Sized + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`Directory::locate`]; also if the space for a split is lacking.
-    #[inline]
+    #[inline(always)]
     fn ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
+        match self.try_locate(&core.storage, hash) {
+            Some(located) if core.marks.is_ready(located.segment) => Ok(located),
+            _ => self.make_ready(core, hash),
+        }
+    }
+
+    /// Continues [`Directory::ready`] when the directory changes, is damaged, or names a segment that is not ready.
+    ///
+    /// # Errors
+    /// As [`Directory::ready`].
+    #[cold]
+    fn make_ready<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
         for _ in 0..PATIENCE {
             let located = self.locate(core, hash)?;
             if core.marks.is_ready(located.segment) {

@@ -56,7 +56,7 @@ fn counts([a, b]: [u32; 2]) -> [u32; 2] {
 
 impl<'a, T: Kinds> Locked<'a, T> {
     /// Locks a key's home bucket.
-    #[inline]
+    #[inline(always)]
     pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
         // Every thread that waits for several locks acquires them in ascending order. If the probing bucket is the first
@@ -179,7 +179,7 @@ impl<'a, T: Kinds> Locked<'a, T> {
 
     /// Inserts into a free slot of one of the two buckets, which is locked. Two flushes, two fences; one of each if the
     /// record lies beside the metadata word.
-    #[inline]
+    #[inline(always)]
     fn insert_at(&mut self, target: usize, slot: usize, hash: u64, record: PreparedRecord) {
         let storage = &self.core.storage;
         let bucket = self.buckets[target];

@@ -42,6 +42,7 @@ impl Marks {
         self.0.extend(segments)
     }
 
+    #[inline]
     pub(super) fn of(&self, id: u32) -> u8 {
         // Acquire (E5): pairs with the Release in `set`.
         self.0.get(id as usize).map_or(UNTOUCHED, |state| state.load(Acquire))

@@ -132,7 +132,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     }
 
     /// Locks a key's buckets in its segment.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock(&self, hash: u64) -> Result<(Located, LockedKey<'_, R, P, M>)> {
         let core = &self.core;
         loop {
