@@ -84,6 +84,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         core.storage.check_writable()?;
         let _pass = core.exclusion.enter();
         let probe = core.hash_key(key);
+        core.look_ahead(probe.hash, mode.looks());
         let write = || {
             core.make_payload_room()?;
             let _pin = core.pin();

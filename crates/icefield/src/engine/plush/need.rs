@@ -36,20 +36,36 @@ const CHANGES_PART: u64 = 64;
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Runs `write`, which writes a record with a hash. As long as `write` finds no space and room can be made, runs it
     /// again. The caller holds no lock and is not pinned.
+    #[inline(always)]
     pub(super) fn with_room<T>(
         &self,
         hash: u64,
         mut write: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        let mut attempt = 0;
-        loop {
-            match write() {
-                Err(Error::NoSpace { .. }) if self.make_room_in_need(hash, attempt)? => {
-                    attempt += 1
-                }
-                wrote => return wrote,
-            }
+        // The first result is not moved: to copy it, the processor would wait for the fence before it.
+        let wrote = write();
+        if matches!(wrote, Err(Error::NoSpace { .. })) {
+            return self.write_again(hash, wrote, write);
         }
+        wrote
+    }
+
+    /// Continues [`Core::with_room`] after a first attempt that lacked space.
+    #[cold]
+    fn write_again<T>(
+        &self,
+        hash: u64,
+        mut wrote: Result<T>,
+        mut write: impl FnMut() -> Result<T>,
+    ) -> Result<T> {
+        let mut attempt = 0;
+        while matches!(wrote, Err(Error::NoSpace { .. }))
+            && self.make_room_in_need(hash, attempt)?
+        {
+            attempt += 1;
+            wrote = write();
+        }
+        wrote
     }
 
     /// Makes the next attempt to make room for a record with a hash. Returns whether the write should be tried again.

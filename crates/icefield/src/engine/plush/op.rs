@@ -126,7 +126,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         mode: ModeOf<R>,
     ) -> Result<WroteOf<R>> {
         let entry = self.root_entry(probe.hash);
-        self.root.prefetch_to_write(entry);
         loop {
             self.make_log_ready(self.logs.log_of(entry))?;
             let held = self.hold(probe.hash);

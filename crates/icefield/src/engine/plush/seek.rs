@@ -40,6 +40,18 @@ impl Begun<'_> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
+    /// Prefetches the memory that a single write accesses, with few instructions and stores. The processor can then do it
+    /// while the fence of the caller's previous write is pending.
+    #[inline(never)]
+    pub(super) fn look_ahead(&self, hash: u64, looks: bool) {
+        let entry = self.root_entry(hash);
+        self.root.prefetch_to_write(entry);
+        if looks {
+            self.hint_search(hash);
+            self.hint_last_level(hash);
+        }
+    }
+
     /// Prefetches what a search reads first.
     #[inline]
     pub(super) fn hint_search(&self, hash: u64) {
