@@ -77,7 +77,8 @@ pub trait Directory: Sized + Send + Sync + 'static {
         }
     }
 
-    /// Continues [`Directory::ready`] when the directory changes, is damaged, or names a segment that is not ready.
+    /// Continues [`Directory::ready`] when the directory changes, is damaged, or names a segment that is not ready, as
+    /// every segment is in a session that only reads.
     ///
     /// # Errors
     /// As [`Directory::ready`].

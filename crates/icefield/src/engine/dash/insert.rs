@@ -59,6 +59,11 @@ impl<'a, T: Kinds> Locked<'a, T> {
     #[inline(always)]
     pub(super) fn new(core: &'a Core<T>, segment: Segment<'a>, hash: u64) -> Self {
         let [home, probing] = core.pair(segment, hash);
+        if !core.records.are_words() {
+            // For words, `look_ahead` has fetched both.
+            home.fetch_for_write();
+            probing.fetch_for_write();
+        }
         // Every thread that waits for several locks acquires them in ascending order. If the probing bucket is the first
         // one, `lock_probing` could not lock it later.
         let is_last = core.geometry.next(core.geometry.home(hash)) == 0;

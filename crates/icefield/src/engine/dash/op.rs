@@ -104,6 +104,7 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             return self.lookup_still(still, probe, take);
         }
         let value = |found: Found<'_>| take(found.bucket.record(&core.storage, found.slot).1);
+        self.look_ahead(probe.hash, None);
         if P::Ablation::PARTS.probing {
             let (_, mut locked) = self.lock(probe.hash)?;
             // This lock is not needed, but the paper's searches with locks take it, and are measured so.
@@ -240,11 +241,16 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         self.core.segments.fault(&self.core.storage, 0, detail)
     }
 
-    /// Fetches the lines of both buckets, with few instructions and stores. The processor can then do it while the fence
-    /// of the caller's previous write is pending.
+    /// Fetches the lines of both buckets before anything else. The processor can do this while the fence of the caller's
+    /// previous write is pending (docs/decisions/0125). A write accesses the first lines of both buckets and one record
+    /// line in one of them; the medium reads a whole bucket as one block, whichever of its lines are requested.
+    ///
+    /// A write of records by reference begins with a lookup, and often ends there; it fetches the lines when it locks.
     #[inline(never)]
     fn look_ahead(&self, hash: u64, _mode: Option<WriteMode>) {
-        if let Some(target) = self.try_locate(hash) {
+        if self.core.records.are_words()
+            && let Some(target) = self.core.storage.read_unvalidated(|| self.try_locate(hash))
+        {
             target.pair.into_iter().for_each(Bucket::fetch_for_write);
         }
     }
@@ -329,6 +335,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         before: u64,
         value: u64,
     ) -> Result<WriteOutcome> {
+        self.look_ahead(probe.hash, None);
         let (_, mut locked) = self.lock(probe.hash)?;
         let Some(found) = self.still(&locked, probe, before)? else {
             return Ok(WriteOutcome::Absent);
@@ -359,6 +366,7 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         probe: &LookupKey<'_>,
         before: Option<u64>,
     ) -> Result<bool> {
+        self.look_ahead(probe.hash, None);
         let (located, mut locked) = self.lock(probe.hash)?;
         let Some(before) = before else { return Ok(locked.find(probe)?.is_none()) };
         let Some(found) = self.still(&locked, probe, before)? else { return Ok(false) };

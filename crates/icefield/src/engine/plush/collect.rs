@@ -513,10 +513,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             return Ok(true);
         };
         let Payload { key, value, .. } = payload.needed(record.dead);
-        // Readers may rely on the copy before it is durable: the old payload stays until the next `fence_deferred` (R3).
-        let moved = self.storage.copy_durable(|| {
-            payloads.write(&self.storage, probe.hash, (key, value), Purpose::Move)
-        })?;
+        let moved = payloads.write(&self.storage, probe.hash, (key, value), Purpose::Move)?;
         let fenced = self.fence_payloads();
         fenced.inspect_err(|_| payloads.finish(PayloadRef::unpack(moved).chunk))?;
         let relocated = match self.relocate_by_log(held, probe, record, moved) {

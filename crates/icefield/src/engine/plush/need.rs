@@ -42,7 +42,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         hash: u64,
         mut write: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        // The first result is not moved: to copy it, the processor would wait for the fence before it.
+        // No loop, so that the compiler can leave the first result in place: a copy of it would wait for the fence
+        // (docs/decisions/0125).
         let wrote = write();
         if matches!(wrote, Err(Error::NoSpace { .. })) {
             return self.write_again(hash, wrote, write);

@@ -278,7 +278,13 @@ impl PayloadLog {
         record[16..24].copy_from_slice(&sum.to_le_bytes());
         // SAFETY: the range belongs to this thread while it holds the lane, and is not below the chunk's limit (Y6). No
         // pinned reader can have a reference into the chunk from the chunk's former use (Y3).
-        unsafe { storage.write_bytes(&self.region, at, &record) };
+        let write = || unsafe { storage.write_bytes(&self.region, at, &record) };
+        if purpose == Purpose::Move && storage.fence_syncs() {
+            // Visible before it is durable: the old payload stays until the next `fence_deferred` (R3).
+            storage.copy_durable(write);
+        } else {
+            write();
+        }
         let state = self.chunks.state(storage, place.chunk);
         self.chunks.set(storage, place.chunk, ChunkState { limit: place.offset + bytes, ..state });
         // Before any flush, because a locked instruction after a flush would wait for the flushed lines.

@@ -40,14 +40,15 @@ impl Begun<'_> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Prefetches the memory that a single write accesses, with few instructions and stores. The processor can then do it
-    /// while the fence of the caller's previous write is pending.
+    /// Prefetches what a single write accesses first, and if it searches, what the search reads first. The processor can
+    /// do this while the fence of the caller's previous write is pending (docs/decisions/0125).
     #[inline(never)]
     pub(super) fn look_ahead(&self, hash: u64, looks: bool) {
         let entry = self.root_entry(hash);
         self.root.prefetch_to_write(entry);
         if looks {
-            self.hint_search(hash);
+            self.root.prefetch_fingerprints(entry, self.shape.records());
+            self.hint_filters(hash);
             self.hint_last_level(hash);
         }
     }

@@ -66,7 +66,7 @@ impl EpochGuard<'_> {
 impl<R: RecordForm> Records<R> {
     const KEY_IS_WORD: bool = matches!(R::KEY, Form::Word);
     const VALUE_IS_WORD: bool = matches!(R::VALUE, Form::Word);
-    pub(crate) const IS_WORDS: bool = Self::KEY_IS_WORD && Self::VALUE_IS_WORD;
+    const IS_WORDS: bool = Self::KEY_IS_WORD && Self::VALUE_IS_WORD;
 
     pub(crate) fn open(storage: &impl Medium, hash: Hash, params: BlobParams) -> Result<Self> {
         let reclaimer = Arc::new(Reclaimer::with_batch(RETIRED_TOGETHER));

@@ -202,8 +202,9 @@ pub(crate) trait SlotTable: Owner + Sized {
         mut record: PreparedRecord,
         mode: WriteMode,
     ) -> Result<WriteOutcome> {
-        if Records::<Self::Form>::IS_WORDS {
-            // The result stays where it is: to copy it, the processor would wait for the fence before it.
+        if self.records().are_words() {
+            // There is nothing to free, so the compiler can leave the result in place. A copy of it would load it in
+            // other widths than it was stored in, and so wait for the fence (docs/decisions/0125).
             return self.write_prepared(pin, probe, record, mode);
         }
         let wrote = if mode == WriteMode::Upsert && self.records().lacks_key(&record) {
@@ -251,6 +252,9 @@ pub(crate) trait SlotTable: Owner + Sized {
         before: Option<u64>,
         value: &Raw<'_>,
     ) -> Result<bool> {
+        if before.is_none() {
+            self.look_ahead(probe.hash, Some(WriteMode::TryInsert));
+        }
         self.records().fits(probe.key, value)?;
         let record =
             self.records().prepare(self.storage(), self, probe, value, before.is_none())?;

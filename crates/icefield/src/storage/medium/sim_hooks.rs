@@ -8,7 +8,7 @@ use super::sealed::Sealed;
 const AWAKE: u32 = 256;
 const ASLEEP: u32 = 100;
 
-/// Points in the code of tables at which the simulator lets another thread run, or stops watching reads. On a mapped
+/// Points in the code of tables at which the simulator lets another thread run, or stops watching reads or stores. On a mapped
 /// medium they do nothing, except that [`SimHooks::wait`] spins and then yields.
 pub trait SimHooks: Sealed {
     /// Called in every loop that waits for another thread, with the number of rounds so far. Spins first, then yields.
@@ -49,9 +49,9 @@ pub trait SimHooks: Sealed {
         look()
     }
 
-    /// Runs `copy`, which stores bytes that are durable elsewhere and stay there until the copy is durable too. Other
-    /// threads may rely on the copy before that: after a crash, they find the same bytes at the former place. Used by
-    /// the simulator's detector only.
+    /// Runs `copy`, which stores bytes that exist elsewhere and stay there until the copy is durable. Other threads may
+    /// rely on the copy before that: after a crash, they find the same bytes at the former place. Used by the simulator's
+    /// detector only.
     #[inline(always)]
     fn copy_durable<T>(&self, copy: impl FnOnce() -> T) -> T {
         copy()

@@ -284,6 +284,8 @@ impl State {
         thread.observed.clear();
         thread.ahead.clear();
         thread.before_fence.clear();
+        // Set only if a panic ended a copy.
+        thread.is_copying = false;
         self.cost.begin_op();
     }
 
