@@ -12,8 +12,8 @@ use super::form::{Form, InWord, StoredForm};
 /// assert_eq!(str::raw("seven").bytes(), b"seven");
 /// ```
 #[derive(Clone, Copy, Debug)]
-// A narrower tag would be stored as one byte and loaded as four: such a load waits for all earlier stores, among them those
-// that wait for a fence (docs/decisions/0125).
+// A narrower tag was stored as one byte and loaded as four. Such a load waits for all earlier stores, also for those
+// behind a pending fence (docs/decisions/0125). Not a promise to users.
 #[repr(u32)]
 pub enum Raw<'a> {
     /// The word of a [`Form::Word`] type.

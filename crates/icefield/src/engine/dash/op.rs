@@ -104,8 +104,8 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
             return self.lookup_still(still, probe, take);
         }
         let value = |found: Found<'_>| take(found.bucket.record(&core.storage, found.slot).1);
-        self.look_ahead(probe.hash, None);
         if P::Ablation::PARTS.probing {
+            self.look_ahead(probe.hash, None);
             let (_, mut locked) = self.lock(probe.hash)?;
             // This lock is not needed, but the paper's searches with locks take it, and are measured so.
             locked.lock_probing();
@@ -241,11 +241,12 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         self.core.segments.fault(&self.core.storage, 0, detail)
     }
 
-    /// Fetches the lines of both buckets before anything else. The processor can do this while the fence of the caller's
-    /// previous write is pending (docs/decisions/0125). A write accesses the first lines of both buckets and one record
-    /// line in one of them; the medium reads a whole bucket as one block, whichever of its lines are requested.
+    /// Fetches all lines of both buckets. The processor can do this while the fence of the caller's previous write is
+    /// pending (docs/decisions/0125). A write accesses the first lines of both buckets and one record line in one of
+    /// them; the medium reads a whole bucket as one block, whichever of its lines are requested.
     ///
-    /// A write of records by reference begins with a lookup, and often ends there; it fetches the lines when it locks.
+    /// Does nothing if records are references: a write begins with a lookup then, and often ends there. `Locked::new`
+    /// fetches the lines of these tables.
     #[inline(never)]
     fn look_ahead(&self, hash: u64, _mode: Option<WriteMode>) {
         if self.core.records.are_words()

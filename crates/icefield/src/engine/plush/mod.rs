@@ -213,9 +213,11 @@
 //! comes later: acknowledged records are visible before they are durable. The table makes these records durable
 //! (`fence_deferred`) before each step that overwrites or removes older durable data, or makes references to payloads
 //! durable: R1 a log's chunk is begun anew (P1), R2 references to payloads move to a level (P6), R3 a payload chunk is
-//! freed, R4 the session ends. So for each key a crash loses only the newest values since the last sync. Payloads that a
-//! collection moves become visible before their copies are durable, in all modes: until R3 a key keeps its old record and
-//! payload, so a crash leaves the value that it would have left without the move.
+//! freed, R4 the session ends. So for each key a crash loses only the newest values since the last sync. A removal that
+//! finds no space (P16) is an exception: it marks the older records of its key first, so a crash after that may leave the
+//! key absent, even if the removal failed. Payloads that a collection moves become visible before their copies are
+//! durable, in all modes: until R3 a key keeps its old record and payload, so a crash leaves the value that it would have
+//! left without the move.
 //!
 //! # 8. Progress
 //!

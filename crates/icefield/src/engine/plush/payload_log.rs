@@ -280,8 +280,8 @@ impl PayloadLog {
         // pinned reader can have a reference into the chunk from the chunk's former use (Y3).
         let write = || unsafe { storage.write_bytes(&self.region, at, &record) };
         if purpose == Purpose::Move && storage.fence_syncs() {
-            // Visible before it is durable: the old payload stays until the next `fence_deferred` (R3).
-            storage.copy_durable(write);
+            // Visible before it is durable: the original stays until the next `fence_deferred` (R3).
+            storage.store_copy(write);
         } else {
             write();
         }

@@ -40,8 +40,8 @@ impl Begun<'_> {
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Prefetches what a single write accesses first, and if it searches, what the search reads first. The processor can
-    /// do this while the fence of the caller's previous write is pending (docs/decisions/0125).
+    /// Prefetches what a single write accesses first, and if it searches, what the search reads first. The processor
+    /// can do this while the fence of the caller's previous write is pending (docs/decisions/0125).
     #[inline(never)]
     pub(super) fn look_ahead(&self, hash: u64, looks: bool) {
         let entry = self.root_entry(hash);

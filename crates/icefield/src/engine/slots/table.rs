@@ -203,8 +203,9 @@ pub(crate) trait SlotTable: Owner + Sized {
         mode: WriteMode,
     ) -> Result<WriteOutcome> {
         if self.records().are_words() {
-            // There is nothing to free, so the compiler can leave the result in place. A copy of it would load it in
-            // other widths than it was stored in, and so wait for the fence (docs/decisions/0125).
+            // There is nothing to free, so the compiler can leave the result in place. To copy the result, the
+            // processor would load it in other widths than it was stored in, which waits for the fence
+            // (docs/decisions/0125).
             return self.write_prepared(pin, probe, record, mode);
         }
         let wrote = if mode == WriteMode::Upsert && self.records().lacks_key(&record) {
@@ -253,6 +254,7 @@ pub(crate) trait SlotTable: Owner + Sized {
         value: &Raw<'_>,
     ) -> Result<bool> {
         if before.is_none() {
+            // `compare_and_replace` does this itself.
             self.look_ahead(probe.hash, Some(WriteMode::TryInsert));
         }
         self.records().fits(probe.key, value)?;

@@ -8,8 +8,8 @@ use super::sealed::Sealed;
 const AWAKE: u32 = 256;
 const ASLEEP: u32 = 100;
 
-/// Points in the code of tables at which the simulator lets another thread run, or stops watching reads or stores. On a mapped
-/// medium they do nothing, except that [`SimHooks::wait`] spins and then yields.
+/// Points in the code of tables at which the simulator lets another thread run, or stops watching reads or stores. On a
+/// mapped medium they do nothing, except that [`SimHooks::wait`] spins and then yields.
 pub trait SimHooks: Sealed {
     /// Called in every loop that waits for another thread, with the number of rounds so far. Spins first, then yields.
     fn wait(&self, rounds: u32) {
@@ -49,11 +49,10 @@ pub trait SimHooks: Sealed {
         look()
     }
 
-    /// Runs `copy`, which stores bytes that exist elsewhere and stay there until the copy is durable. Other threads may
-    /// rely on the copy before that: after a crash, they find the same bytes at the former place. Used by the simulator's
-    /// detector only.
+    /// Runs `copy`, which stores a copy of bytes whose original stays until the copy is durable. Other threads may rely on
+    /// the copy before that: a crash leaves the same bytes in the original. Used by the simulator's detector only.
     #[inline(always)]
-    fn copy_durable<T>(&self, copy: impl FnOnce() -> T) -> T {
+    fn store_copy<T>(&self, copy: impl FnOnce() -> T) -> T {
         copy()
     }
 }

@@ -66,7 +66,7 @@ impl State {
         self.thread_mut(thread).observed.clear();
     }
 
-    /// Sets whether the calling thread stores copies of bytes that are durable elsewhere.
+    /// Sets whether the calling thread stores copies, as in `store_copy`.
     pub(super) fn set_copying(&mut self, is_copying: bool) {
         let thread = self.thread();
         self.thread_mut(thread).is_copying = is_copying;

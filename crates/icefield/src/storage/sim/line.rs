@@ -43,7 +43,7 @@ pub(super) struct Entry {
     /// The number of bytes: 1 to 8, inside one aligned 8-byte word.
     pub(super) bytes: u8,
     pub(super) kind: StoreKind,
-    /// A copy of bytes that are durable elsewhere, on which other threads may rely.
+    /// Stored by `store_copy`: other threads may rely on it before it is durable.
     pub(super) is_copy: bool,
 }
 

@@ -89,7 +89,7 @@ pub(super) struct Thread {
     /// Words read before they were persistent.
     pub(super) observed: Vec<Observed>,
     pub(super) ahead: Vec<Observed>,
-    /// The thread stores copies of bytes that are durable elsewhere.
+    /// The thread is in `store_copy`.
     pub(super) is_copying: bool,
     /// The stores that were pending just before this thread's last fence in this operation; kept for store mutations
     /// only.

@@ -106,7 +106,7 @@ impl SimHooks for Sim {
         found
     }
 
-    fn copy_durable<T>(&self, copy: impl FnOnce() -> T) -> T {
+    fn store_copy<T>(&self, copy: impl FnOnce() -> T) -> T {
         if self.modes() & mode::DETECT == 0 {
             return copy();
         }

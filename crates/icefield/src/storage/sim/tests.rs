@@ -320,7 +320,7 @@ fn answers_built_on_unpersisted_words_are_reported() {
 }
 
 #[test]
-fn copies_of_durable_bytes_may_be_read_ahead() {
+fn copies_may_be_read_ahead() {
     let options = SimOptions { detecting: true, ..SimOptions::default() };
     let (sim, region) = sim_with(options, 4096);
     let read = |byte| {
@@ -330,7 +330,7 @@ fn copies_of_durable_bytes_may_be_read_ahead() {
     };
     in_turn(
         || {
-            sim.copy_durable(|| store(&sim, &region, 0, 1));
+            sim.store_copy(|| store(&sim, &region, 0, 1));
             store(&sim, &region, 8, 1);
         },
         || assert_eq!([read(0), read(8)], [0, 1]),
