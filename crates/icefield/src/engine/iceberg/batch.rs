@@ -7,9 +7,10 @@ use std::ops::ControlFlow;
 use super::Iceberg;
 use super::core::{Core, place_of};
 use super::fingerprints::candidates_back;
+use super::held::WINDOW;
 use super::layout::{Shape, Slot, fingerprint};
 use super::unfenced_batch::{BURST, UnfencedBatch, Writes};
-use super::window::{WINDOW, Writer};
+use super::window::Writer;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
 use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
@@ -332,13 +333,16 @@ where
         self.fetch_slots(isa, 0, &hashes);
         self.fetch_lines(WINDOW, &mut ahead);
         for start in (0..self.count).step_by(WINDOW) {
-            writer.take_locks(hashes.into_iter().take(self.count - start));
-            for (index, &hash) in (start..self.count).zip(&hashes) {
-                let value = (self.value)(index);
+            let end = self.count.min(start + WINDOW);
+            self.table.core.storage.check_writable()?;
+            writer.take_locks(&hashes[..end - start]);
+            for (place, index) in (start..end).enumerate() {
+                let (key, value) = ((self.key)(index), (self.value)(index));
                 let write = self.mode.map(|mode| (mode, &value));
-                let raw = (self.key)(index);
-                let probe = LookupKey::new(hash, &raw);
-                writer.run_on(isa, index, &probe, write, &mut self.answer)?;
+                let (at, probe) = ((place, index), LookupKey::new(hashes[place], &key));
+                if !writer.run_in_front_yard(isa, at, &probe, write) {
+                    writer.run_on(isa, (Some(place), index), &probe, write, &mut self.answer)?;
+                }
             }
             writer.flush();
             hashes = ahead;

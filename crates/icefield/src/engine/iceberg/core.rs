@@ -164,21 +164,33 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let bucket = shape.front(probe.hash);
         let view = line.view(isa, fingerprint(probe.hash), self.buckets.front_mask());
-        let mut candidates = view.candidates;
-        while candidates != 0 {
-            let number = candidates.trailing_zeros();
-            let slot = self.buckets.front_slot(&self.storage, bucket, number)?;
-            if self.holds(slot.key(&self.storage), probe)? {
-                let place = Place::Front(At::new(bucket, number));
-                return Ok(Search::Found(Located { place, slot }));
-            }
-            candidates &= candidates - 1;
+        if let Some((at, slot)) = self.find_in_front(bucket, view.candidates, probe)? {
+            return Ok(Search::Found(Located { place: Place::Front(at), slot }));
         }
         if !self.may_be_behind(shape, probe.hash) {
             return Ok(Search::Absent { room: view.empty });
         }
         let found = self.find_behind(shape, probe)?;
         Ok(found.map_or(Search::Absent { room: view.empty }, Search::Found))
+    }
+
+    /// Returns the slot of a front bucket that holds the key, one of `candidates`.
+    #[inline(always)]
+    pub(super) fn find_in_front(
+        &self,
+        bucket: u64,
+        mut candidates: u64,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<(At, &Slot)>> {
+        while candidates != 0 {
+            let number = candidates.trailing_zeros();
+            let slot = self.buckets.front_slot(&self.storage, bucket, number)?;
+            if self.holds(slot.key(&self.storage), probe)? {
+                return Ok(Some((At::new(bucket, number), slot)));
+            }
+            candidates &= candidates - 1;
+        }
+        Ok(None)
     }
 
     #[cold]

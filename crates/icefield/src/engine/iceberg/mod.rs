@@ -161,6 +161,7 @@ mod buckets;
 mod core;
 mod fingerprints;
 mod grow;
+mod held;
 mod layout;
 mod locked;
 mod lookup;

@@ -7,11 +7,17 @@
 //! changed before all operations are decided. Then follow the stores, their flushes, one fence, and finally the
 //! fingerprints and the unlocking. If there are blobs, another fence precedes the stores. A second operation on a key
 //! of the window closes the window.
+//!
+//! Writes of words that concern only the front yard are most writes of most batches, so they take a short path
+//! ([`Writer::run_in_front_yard`]): they store to their slots at once. Nothing refers to blobs there, the locks are
+//! held until the window is durable, and a crash may leave any part of a window that is not. So the order of these
+//! stores and of the decisions on other keys does not matter (docs/decisions/0126).
 
 use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
 use super::fingerprints::FrontLine;
-use super::layout::{Phase, Shape};
+use super::held::{Held, Outcomes, WINDOW};
+use super::layout::{Phase, Shape, fingerprint};
 use super::locked::Inside;
 use crate::base::group::{Isa, Native};
 use crate::engine::LookupKey;
@@ -21,9 +27,6 @@ use crate::engine::slots::{EpochGuard, PreparedRecord};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 use crate::{Error, Result};
-
-/// Maximum number of operations that share a fence.
-pub(super) const WINDOW: usize = 32;
 
 /// The change that a window makes for a key.
 #[derive(Clone, Copy)]
@@ -38,11 +41,9 @@ enum Plan<'t> {
     Remove { found: Located<'t>, key: u64, before: u64 },
 }
 
-/// An operation of the window.
+/// An operation of the window whose change is stored by [`Writer::flush`].
 #[derive(Clone, Copy)]
 struct Staged<'t> {
-    /// The index in the batch.
-    index: usize,
     hash: u64,
     /// The line with the lock of the key.
     line: FrontLine<'t>,
@@ -61,8 +62,8 @@ impl Staged<'_> {
         }
     }
 
-    /// Returns the operation's answer, valid once its window is committed.
-    fn answer(&self) -> WriteOutcome {
+    /// Returns the operation's outcome, valid once its window is committed.
+    fn outcome(&self) -> WriteOutcome {
         match self.plan {
             Plan::Answer(wrote) => wrote,
             Plan::Insert(_) => WriteOutcome::Inserted,
@@ -70,61 +71,6 @@ impl Staged<'_> {
                 WriteOutcome::Replaced(before)
             }
         }
-    }
-}
-
-/// The front buckets whose locks the window holds. Two arrays, because a pair of words that is stored word by word and
-/// then moved as a whole would stall the processor on every lock.
-struct Held<'t> {
-    lines: Vec<FrontLine<'t>>,
-    /// For each line, the slots that the window has claimed.
-    taken: [u64; WINDOW],
-}
-
-impl<'t> Held<'t> {
-    fn new() -> Self {
-        Self { lines: Vec::with_capacity(WINDOW), taken: [0; WINDOW] }
-    }
-
-    /// Adds a bucket whose lock has been taken, and returns its index.
-    #[inline(always)]
-    fn add(&mut self, line: FrontLine<'t>) -> usize {
-        let place = self.lines.len();
-        self.taken[place] = 0;
-        self.lines.push(line);
-        place
-    }
-
-    /// Returns the index of a bucket.
-    #[inline]
-    fn position(&self, line: FrontLine<'_>) -> Option<usize> {
-        self.lines.iter().position(|held| std::ptr::eq(held.0, line.0))
-    }
-
-    #[inline]
-    fn release_all(&mut self) {
-        self.lines.drain(..).for_each(FrontLine::unlock);
-    }
-}
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        self.release_all();
-    }
-}
-
-/// A small hash set of the buckets that a window may hold. A bucket that is not in it need not be searched in `held`.
-#[derive(Clone, Copy, Default)]
-struct Marks([u64; 4]);
-
-impl Marks {
-    /// Marks a bucket; returns whether it was already marked.
-    #[inline]
-    fn mark(&mut self, bucket: u64) -> bool {
-        let (word, bit) = (&mut self.0[bucket as usize / 64 % 4], 1 << (bucket % 64));
-        let was = *word & bit != 0;
-        *word |= bit;
-        was
     }
 }
 
@@ -150,32 +96,36 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
     table: &'t Iceberg<R, M>,
     pin: EpochGuard<'t>,
     staged: Vec<Staged<'t>>,
-    /// Set if a staged operation has changes that are not flushed yet.
+    /// Of all operations of the window, whether staged or run in the front yard.
+    outcomes: Outcomes,
+    /// Set if an operation of the window has changes that are not flushed yet.
     changes: bool,
     /// Set if something has been flushed without a fence after it.
     flushed: bool,
     held: Held<'t>,
-    /// The number of operations at the start of the window whose locks `take_locks` has taken. These locks are the
-    /// first ones in `held`, in order.
-    ahead: usize,
-    marks: Marks,
     /// Reads of a mixed batch since the window opened. Their number is limited, because other threads' reads of the
     /// window's buckets wait until it closes.
     reads: usize,
-    /// Set while any lock is held; declared after `held` so that the locks are released first.
+    /// Set while any lock is held.
     inside: Option<Inside<'t>>,
 }
 
 impl<R: RecordForm, M: Medium> Drop for Writer<'_, R, M> {
-    /// Releases the claimed slots and prepared records of operations that will not run. Only a panic leaves such
-    /// operations.
+    /// Completes the operations whose changes have been stored. Releases the claimed slots and prepared records of the
+    /// others, which will not run. Only a panic in the conversion of a key or value leaves any.
     fn drop(&mut self) {
-        for staged in self.staged.drain(..) {
-            if let Plan::Insert(claimed) = staged.plan {
-                self.table.core.unclaim(claimed.place);
-            }
-            abort(&self.table.core, staged.record);
+        if self.held.count == 0 {
+            return;
         }
+        if !self.flushed {
+            for staged in self.staged.drain(..) {
+                if let Plan::Insert(claimed) = staged.plan {
+                    self.table.core.unclaim(claimed.place);
+                }
+                abort(&self.table.core, staged.record);
+            }
+        }
+        self.settle();
     }
 }
 
@@ -192,12 +142,11 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         Self {
             table,
             pin: table.core.pin(),
-            staged: Vec::with_capacity(WINDOW),
+            staged: Vec::new(),
+            outcomes: Outcomes::new(),
             changes: false,
             flushed: false,
-            held: Held::new(),
-            ahead: 0,
-            marks: Marks::default(),
+            held: Held::new(table.core.buckets.line(&table.core.storage, 0)),
             reads: 0,
             inside: None,
         }
@@ -207,25 +156,22 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
     /// is not free. Waits only for the first lock of the window.
     #[inline]
     fn hold(&mut self, shape: Shape, hash: u64) -> Option<usize> {
-        if self.staged.len() < self.ahead {
-            return Some(self.staged.len());
-        }
         let core = &self.table.core;
         let bucket = shape.front(hash);
         let line = core.buckets.line(&core.storage, bucket);
-        if self.marks.mark(bucket) {
-            if self.staged.iter().any(|staged| staged.hash == hash) {
+        if self.held.mark(bucket) {
+            if self.has(hash) {
                 return None;
             }
             if let Some(place) = self.held.position(line) {
                 return Some(place);
             }
         }
-        if self.held.lines.len() == WINDOW {
+        if self.held.count == WINDOW {
             // Only after an operation that has failed under its lock.
             return None;
         }
-        if self.held.lines.is_empty() {
+        if self.held.count == 0 {
             line.lock(&core.storage);
         } else if !line.try_lock() {
             return None;
@@ -233,26 +179,29 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         Some(self.held.add(line))
     }
 
+    /// Returns whether an operation of the window has this hash.
+    fn has(&self, hash: u64) -> bool {
+        self.held.has_ahead(hash) || self.staged.iter().any(|staged| staged.hash == hash)
+    }
+
     /// Takes the locks of the first operations of a window that has not begun, one right after the other. A locked
     /// instruction does not overlap with other accesses, so a search between two locked instructions would wait for the
     /// first. Stops at the first lock that is not free. Takes no lock during a doubling, because buckets must be moved
     /// before they are locked.
     #[inline(always)]
-    pub(super) fn take_locks(&mut self, hashes: impl Iterator<Item = u64>) {
+    pub(super) fn take_locks(&mut self, hashes: &[u64]) {
         let (core, shape) = (&self.table.core, self.shape());
-        if !self.held.lines.is_empty() || shape.is(Phase::Doubling) {
+        if self.held.count != 0 || shape.is(Phase::Doubling) {
             return;
         }
-        for hash in hashes {
+        for &hash in hashes {
             let bucket = shape.front(hash);
             let line = core.buckets.line(&core.storage, bucket);
             if !line.try_lock() {
                 break;
             }
-            self.marks.mark(bucket);
-            self.held.add(line);
+            self.held.add_ahead(bucket, line, hash);
         }
-        self.ahead = self.held.lines.len();
     }
 
     /// Enters the gate if necessary, and returns the table's shape at the time of entry. No step begins while the
@@ -263,12 +212,13 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         self.inside.get_or_insert_with(|| core.enter()).shape
     }
 
-    /// Decides on the plan of an operation and claims what it needs.
+    /// Decides on the plan of an operation and claims what it needs. `place` is the index of its bucket in `held`, if
+    /// the window holds that already.
     #[inline(always)]
     fn stage(
         &mut self,
         isa: impl Isa,
-        index: usize,
+        (place, index): (Option<usize>, usize),
         probe: &LookupKey<'_>,
         write: Write,
     ) -> Result<Attempt> {
@@ -278,8 +228,10 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             // No deadlock: a thread that is moving a bucket does not wait for any lock that this thread can hold.
             core.make_way(shape, probe.hash)?;
         }
-        let Some(held) = self.hold(shape, probe.hash) else { return Ok(Attempt::Later) };
-        let line = self.held.lines[held];
+        let Some(held) = place.or_else(|| self.hold(shape, probe.hash)) else {
+            return Ok(Attempt::Later);
+        };
+        let line = self.held.line(held);
         let plan = match (core.find_locked(isa, shape, line, probe)?, write) {
             (Search::Absent { .. }, Write::Put(WriteMode::Upsert, record))
                 if core.records.lacks_key(&record) =>
@@ -310,8 +262,59 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             }
         };
         self.changes |= !matches!(plan, Plan::Answer(_));
-        self.staged.push(Staged { index, hash: probe.hash, line, record: record_of(write), plan });
+        let staged = Staged { hash: probe.hash, line, record: record_of(write), plan };
+        self.outcomes.add(index, staged.outcome());
+        self.staged.push(staged);
         Ok(Attempt::Staged)
+    }
+
+    /// Decides on operation `place` of the window and stores its change, if `take_locks` has taken its lock, it writes
+    /// words and concerns only the front yard. Returns `false` if not; then nothing has changed. [`Writer::flush`] and
+    /// [`BatchWriter::commit`] do the rest. This path has half the instructions of [`Writer::run_on`].
+    #[inline(always)]
+    pub(super) fn run_in_front_yard(
+        &mut self,
+        isa: impl Isa,
+        (place, index): (usize, usize),
+        probe: &LookupKey<'_>,
+        write: Option<(WriteMode, &Raw<'_>)>,
+    ) -> bool {
+        let core = &self.table.core;
+        let (Some((mode, value)), Some(inside)) = (write, &self.inside) else { return false };
+        if !core.records.are_words() || place >= self.held.ahead || core.is_side(probe) {
+            return false;
+        }
+        let (shape, hash, storage) = (inside.shape, probe.hash, &core.storage);
+        let bucket = shape.front(hash);
+        let line = self.held.line(place);
+        let view = line.view(isa, fingerprint(hash), core.buckets.front_mask());
+        let Ok(found) = core.find_in_front(bucket, view.candidates, probe) else { return false };
+        let outcome = match (found, mode) {
+            (Some((_, slot)), WriteMode::TryInsert) => WriteOutcome::Occupied(slot.value(storage)),
+            (Some((_, slot)), WriteMode::Upsert | WriteMode::Update) => {
+                let before = slot.value(storage);
+                slot.set_value(storage, value.word());
+                self.held.note_change(place, slot);
+                self.changes = true;
+                WriteOutcome::Replaced(before)
+            }
+            (None, _) if core.may_be_behind(shape, hash) => return false,
+            (None, WriteMode::Update) => WriteOutcome::Absent,
+            (None, WriteMode::TryInsert | WriteMode::Upsert) => {
+                if view.empty == 0 {
+                    return false;
+                }
+                let Ok((at, slot)) = core.claim_front(shape, hash, view.empty) else {
+                    return false;
+                };
+                slot.fill(storage, probe.word, value.word());
+                self.held.note_filled(place, at.slot(), slot);
+                self.changes = true;
+                WriteOutcome::Inserted
+            }
+        };
+        self.outcomes.add(index, outcome);
+        true
     }
 
     /// Stores and flushes the changes of the window; [`BatchWriter::commit`] must follow.
@@ -321,12 +324,13 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             // P1 for the whole window: blobs are durable before a slot refers to them.
             self.table.persist_prepared();
             self.staged.iter().for_each(|staged| self.change(staged));
+            self.held.flush(&self.table.core.storage);
             (self.changes, self.flushed) = (false, true);
         }
     }
 
-    /// Makes all staged operations durable and then visible, and releases the locks. Costs one fence, two if there are
-    /// blobs, none if nothing changes.
+    /// Makes all operations of the window durable and then visible, and releases the locks. Costs one fence, two if
+    /// there are blobs, none if nothing changes.
     #[inline]
     fn commit_window(&mut self) {
         self.flush();
@@ -334,14 +338,35 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             let core = &self.table.core;
             // P2 for the whole window, commit point of each operation.
             core.storage.fence();
+            let inserted = self.held.publish();
             self.staged.iter().for_each(|staged| self.show(staged));
+            let growth = self.staged.iter().map(Staged::growth).sum::<i64>() + inserted;
             // Counts before leaving the gate, because `clear` restarts the counter while no thread is inside.
-            core.length.add(0, self.staged.iter().map(Staged::growth).sum());
+            core.length.add(0, growth);
             self.flushed = false;
         }
         self.held.release_all();
         self.inside = None;
-        (self.ahead, self.marks, self.reads) = (0, Marks::default(), 0);
+        self.reads = 0;
+    }
+
+    /// Commits the window, and discards what its operations have not linked. Returns the hash of a record that found no
+    /// room in its front bucket, if any.
+    #[inline(always)]
+    fn settle(&mut self) -> Option<u64> {
+        self.commit_window();
+        let mut crowded = None;
+        for staged in self.staged.drain(..) {
+            if let Plan::Insert(Located { place: Place::Back(_) | Place::Overflow(_), .. }) =
+                staged.plan
+            {
+                crowded = Some(staged.hash);
+            }
+            if let Some(record) = staged.record {
+                self.table.discard_unlinked(&Ok(staged.outcome()), record);
+            }
+        }
+        crowded
     }
 
     /// Stores to the slot of an operation and flushes it.
@@ -412,25 +437,28 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         table.prepare_beside(probe, value, needs_key, holds_locks, || self.commit(answer))
     }
 
-    /// Does the same as [`BatchWriter::run`] with `isa`.
+    /// Does the same as [`BatchWriter::run`] with `isa`. `place` is the index of the operation in its window, if
+    /// `take_locks` may have taken its lock.
     #[inline(always)]
     pub(super) fn run_on(
         &mut self,
         isa: impl Isa,
-        index: usize,
+        (place, index): (Option<usize>, usize),
         probe: &LookupKey<'_>,
         write: Option<(WriteMode, &Raw<'_>)>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.table.core.storage.check_writable()?;
-        if self.staged.len() == WINDOW {
+        if self.outcomes.is_full() {
             self.commit(answer)?;
         }
         let write = match write {
             Some(write) => Write::Put(write.0, self.prepare(isa, probe, write, answer)?),
             None => Write::Remove,
         };
-        match self.stage(isa, index, probe, write) {
+        // If `prepare` had to release the locks, `hold` takes this one again.
+        let place = place.filter(|&place| place < self.held.ahead);
+        match self.stage(isa, (place, index), probe, write) {
             Ok(Attempt::Staged) => Ok(()),
             refused => self.run_later(refused, index, probe, write, answer),
         }
@@ -447,7 +475,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
         self.make_room(refused, write, answer)?;
-        match self.stage(Native::default(), index, probe, write) {
+        match self.stage(Native::default(), (None, index), probe, write) {
             Ok(Attempt::Staged) => return Ok(()),
             refused => self.make_room(refused, write, answer)?,
         }
@@ -478,29 +506,19 @@ impl<R: RecordForm, M: Medium> BatchWriter for Writer<'_, R, M> {
         write: Option<(WriteMode, &Raw<'_>)>,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
-        self.run_on(Native::default(), index, probe, write, answer)
+        self.run_on(Native::default(), (None, index), probe, write, answer)
     }
 
     fn commit(&mut self, answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>) -> Result<()> {
-        self.commit_window();
-        let core = &self.table.core;
-        let (mut crowded, mut result) = (None, Ok(()));
-        for staged in self.staged.drain(..) {
-            if let Plan::Insert(Located { place: Place::Back(_) | Place::Overflow(_), .. }) =
-                staged.plan
-            {
-                crowded = Some(staged.hash);
-            }
-            let wrote = staged.answer();
-            if let Some(record) = staged.record {
-                self.table.discard_unlinked(&Ok(wrote), record);
-            }
+        let crowded = self.settle();
+        let mut result = Ok(());
+        for (index, wrote) in self.outcomes.take() {
             if result.is_ok() {
-                result = answer(staged.index, wrote);
+                result = answer(index, wrote);
             }
         }
         if let Some(hash) = crowded {
-            core.grow_if_due(hash);
+            self.table.core.grow_if_due(hash);
         }
         result
     }
@@ -515,7 +533,7 @@ impl<R: RecordForm, M: Medium> BatchWriter for Writer<'_, R, M> {
     }
 
     fn staged_answer(&self, index: usize) -> Option<WriteOutcome> {
-        let last = self.staged.last()?;
-        (last.index == index).then(|| last.answer())
+        let (last, wrote) = self.outcomes.last()?;
+        (last == index).then_some(wrote)
     }
 }
