@@ -13,6 +13,8 @@ mod iceberg_tests;
 mod mixed;
 mod op;
 mod options;
+#[cfg(test)]
+mod panic_tests;
 mod plush;
 mod salvage;
 mod traits;

@@ -47,6 +47,16 @@ pub(crate) struct Writer<'t, R: RecordForm, P: Directory, M: Medium> {
     waiting: Vec<Waiting<'t>>,
 }
 
+impl<R: RecordForm, P: Directory, M: Medium> Drop for Writer<'_, R, P, M> {
+    /// Releases the prepared records of writes that will not run. Only a panic in the conversion of a key or value leaves
+    /// any.
+    fn drop(&mut self) {
+        if !self.waiting.is_empty() {
+            self.abort();
+        }
+    }
+}
+
 impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
     pub(super) fn new(table: &'t Dash<R, P, M>) -> Self {
         Self {
@@ -247,15 +257,17 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
         let mut result = Ok(());
         let removed = window.staged.iter().filter(|staged| staged.plan.growth() < 0);
         removed.for_each(|staged| table.after_removal(pin, staged.hash));
-        for (staged, Waiting { index, write, .. }) in
+        for (staged, waiting) in window.staged.iter().zip(waiting.iter()) {
+            if let Write::Put(_, record) = waiting.write {
+                table.discard_unlinked(&Ok(staged.plan.answer()), record);
+            }
+        }
+        // After all of these, because the conversion of a value in `answer` may panic.
+        for (staged, Waiting { index, .. }) in
             window.staged.iter().zip(waiting.drain(..window.staged.len()))
         {
-            let wrote = staged.plan.answer();
-            if let Write::Put(_, record) = write {
-                table.discard_unlinked(&Ok(wrote), record);
-            }
             if result.is_ok() {
-                result = answer(index, wrote);
+                result = answer(index, staged.plan.answer());
             }
         }
         window.staged.clear();
