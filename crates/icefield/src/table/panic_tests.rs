@@ -1,4 +1,4 @@
-//! Batches that end by a panic in a user's conversion of a key or value, while the table holds locks.
+//! Batches that end by a panic in a user's conversion of a key or value.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,9 @@ use crate::engine::Design;
 use crate::engine::iceberg::Yards;
 use crate::storage::sim::{Sim, SimOptions};
 use crate::types::{Owned, RecordArg};
-use crate::{DashEh, DashLh, DurableTable, Iceberg, Plush, Result, TableOptions, Value, Word};
+use crate::{
+    DashEh, DashLh, DurableTable, Iceberg, OnFailure, Op, Plush, Result, TableOptions, Value, Word,
+};
 
 /// A word that cannot be converted if it is negative, nor back if it is 1313.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,19 +87,52 @@ where
     Ok(())
 }
 
-/// Runs a batch whose first result cannot be converted. The blobs of keys that were present already must not leak.
-fn results_panic<D: Design>(options: impl Fn() -> TableOptions<str, Natural, D>) -> Result<()> {
-    let table = options().create_on(Sim::new(SimOptions::default()))?;
+/// A call on a table with keys by reference, and the pairs of the table.
+type Call<'a, D> =
+    &'a dyn Fn(&DurableTable<str, Natural, D, Sim>, &[(&str, Natural)]) -> Result<()>;
+
+/// Runs calls that panic after they have written blobs for keys: because the result of an earlier operation cannot be
+/// converted, or the value of a later one. No blob may leak.
+fn blobs_do_not_leak<D: Design>(options: impl Fn() -> TableOptions<str, Natural, D>) -> Result<()> {
+    const BAD: Natural = Natural(-1);
+    let try_insert: Call<'_, D> =
+        &|table, pairs| table.try_insert_batch(pairs, &mut vec![Ok(()); pairs.len()]);
+    // The second operation on a key closes the window, while its record is prepared.
+    let try_insert_twice: Call<'_, D> = &|table, pairs| {
+        let twice: Vec<_> = pairs.iter().flat_map(|&pair| [pair; 2]).collect();
+        table.try_insert_batch(&twice, &mut vec![Ok(()); twice.len()])
+    };
+    let execute_twice: Call<'_, D> = &|table, pairs| {
+        let op = |&(key, value): &(_, _)| Op::try_insert(key, value);
+        let mut ops: Vec<_> = pairs.iter().flat_map(|pair| [op(pair), op(pair)]).collect();
+        table.execute(&mut ops, OnFailure::Continue).map(drop)
+    };
+    let put_bad: Call<'_, D> = &|table, pairs| {
+        let new: Vec<_> = pairs.iter().map(|(key, _)| format!("{key}, another one")).collect();
+        let value = |index| if index == 15 { BAD } else { Natural(1) };
+        let pairs = new.iter().enumerate().map(|(index, key)| (key.as_str(), value(index)));
+        table.put_batch(&pairs.collect::<Vec<_>>())
+    };
+    let execute_bad: Call<'_, D> = &|table, pairs| {
+        let new: Vec<_> = pairs.iter().map(|(key, _)| format!("{key}, one more")).collect();
+        let value = |index| if index == 15 { BAD } else { Natural(1) };
+        let ops = new.iter().enumerate().map(|(index, key)| Op::put(key.as_str(), value(index)));
+        table.execute(&mut ops.collect::<Vec<_>>(), OnFailure::Continue).map(drop)
+    };
     let keys: Vec<_> = (0..20).map(|key| format!("a key of some length {key}")).collect();
-    let pairs: Vec<_> = keys.iter().map(|key| (key.as_str(), Natural(1313))).collect();
-    table.put_batch(&pairs)?;
-    let mut present = vec![Ok(()); pairs.len()];
-    let run = AssertUnwindSafe(|| table.try_insert_batch(&pairs, &mut present));
-    assert!(catch_unwind(run).is_err(), "{}: no number is 1313", D::TITLE);
-    // `check` converts all values.
-    table.put_batch(&keys.iter().map(|key| (key.as_str(), Natural(1))).collect::<Vec<_>>())?;
-    let report = table.check()?;
-    assert!(report.is_clean(), "{}: {:?}, {} leaked", D::TITLE, report.faults, report.leaked);
+    let with = |value| keys.iter().map(move |key| (key.as_str(), value)).collect::<Vec<_>>();
+    let calls = [try_insert, try_insert_twice, execute_twice, put_bad, execute_bad];
+    for (number, call) in calls.into_iter().enumerate() {
+        let table = options().create_on(Sim::new(SimOptions::default()))?;
+        table.put_batch(&with(Natural(1313)))?;
+        let run = AssertUnwindSafe(|| call(&table, &with(Natural(1313))));
+        assert!(catch_unwind(run).is_err(), "{} {number}: no panic", D::TITLE);
+        // `check` converts all values.
+        table.put_batch(&with(Natural(1)))?;
+        let report = table.check()?;
+        let leaked = report.leaked;
+        assert!(report.is_clean(), "{} {number}: {:?}, {leaked} leaked", D::TITLE, report.faults);
+    }
     Ok(())
 }
 
@@ -106,7 +141,7 @@ fn panics_leave_whole_writes<D: Design>(
     bytes: impl Fn() -> TableOptions<Natural, [u8], D>,
     keys: impl Fn() -> TableOptions<str, Natural, D>,
 ) -> Result<()> {
-    results_panic(keys)?;
+    blobs_do_not_leak(keys)?;
     for records in [0, 50, 120] {
         for last in [5, 20, 31, 40] {
             let pairs: Vec<_> =

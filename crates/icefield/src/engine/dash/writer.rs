@@ -31,6 +31,7 @@ pub(super) struct Ahead<'t> {
 }
 
 /// A write that has been collected.
+#[derive(Clone, Copy)]
 struct Waiting<'t> {
     /// The index in the batch.
     index: usize,
@@ -123,8 +124,8 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
                 }
                 fresh = true;
             } else if attempt == Attempt::Alone || ran == 0 {
+                let raw = key_of(self.waiting[0].index);
                 let Waiting { index, ahead, write } = self.waiting.remove(0);
-                let raw = key_of(index);
                 let probe = LookupKey::new(ahead.hash, &raw);
                 self.table
                     .write_alone(&self.pin, &probe, write)
@@ -230,14 +231,20 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
             Some(write) => Write::Put(write.0, self.prepare(probe, write, answer)?),
             None => Write::Remove,
         };
+        let waiting = Waiting { index, ahead: Ahead { hash: probe.hash, sighted: None }, write };
         for _ in 0..2 {
             let refused = match self.stage_one(probe, write) {
                 Ok(Attempt::Staged) => {
-                    let ahead = Ahead { hash: probe.hash, sighted: None };
-                    self.waiting.push(Waiting { index, ahead, write });
+                    self.waiting.push(waiting);
                     return Ok(());
                 }
-                Ok(_) => self.commit(answer),
+                Ok(_) => {
+                    // If a conversion in `answer` panics, `drop` releases the record.
+                    self.waiting.push(waiting);
+                    let committed = self.commit(answer);
+                    self.waiting.clear();
+                    committed
+                }
                 Err(error) => Err(error),
             };
             refused.inspect_err(|_| self.table.abort(write))?;
@@ -262,7 +269,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchWriter for Writer<'_, R, P, M>
                 table.discard_unlinked(&Ok(staged.plan.answer()), record);
             }
         }
-        // After all of these, because the conversion of a value in `answer` may panic.
+        // The answers come after all discards, because the conversion of a value in `answer` may panic.
         for (staged, Waiting { index, .. }) in
             window.staged.iter().zip(waiting.drain(..window.staged.len()))
         {

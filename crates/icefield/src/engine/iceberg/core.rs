@@ -301,17 +301,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(Place::Overflow(slot))
     }
 
-    /// Releases a claimed slot.
-    pub(super) fn unclaim(&self, place: Place) {
-        match place {
-            Place::Side | Place::Front(_) => {}
-            Place::Back(at) => {
-                self.buckets.back_word(&self.storage, at.bucket()).release(at.slot())
-            }
-            Place::Overflow(slot) => self.overflow.free_slot(slot),
-        }
-    }
-
     #[inline(always)]
     pub(super) fn fill(&self, claimed: &Located<'_>, record: PreparedRecord) {
         let key = if claimed.place == Place::Side { SIDE_KEY } else { record.key };

@@ -176,11 +176,6 @@ impl BackWord<'_> {
         self.change(slot, RESERVED, fingerprint);
     }
 
-    /// Releases a claimed slot.
-    pub(super) fn release(self, slot: u32) {
-        self.change(slot, RESERVED, EMPTY);
-    }
-
     /// Makes the slot of a removed record EMPTY.
     pub(super) fn clear(self, slot: u32) {
         self.change(slot, byte_of(self.0.load(Relaxed), slot), EMPTY);
@@ -265,7 +260,8 @@ mod tests {
         bucket.publish(1, 0x85);
         assert_eq!(used_back(bucket.load(), 2).collect::<Vec<_>>(), [1]);
         assert_eq!(candidates_back([0, bucket.load()], 0x85), 1 << 9);
-        bucket.release(0);
+        bucket.publish(0, 0x85);
+        bucket.clear(0);
         bucket.clear(1);
         assert_eq!(bucket.load(), 0);
     }

@@ -96,7 +96,7 @@ impl<'t> Held<'t> {
     pub(super) fn note_filled(&mut self, place: usize, number: u32, slot: &'t Slot) {
         self.changed[place] = Some(slot);
         self.filled[place] = number as u8;
-        self.taken[place] = 1 << number;
+        self.taken[place] |= 1 << number;
     }
 
     /// Flushes the slots that were changed.

@@ -3,15 +3,14 @@
 //! Each operation of a window locks its front bucket and decides what to do. The window waits only for its first lock.
 //! It tries all other locks, and a failure closes the window. So a thread never waits while it holds a lock, and no
 //! lock order is needed. A batch of one kind of operation tries the locks before its window begins, up to the first
-//! that is not free ([`Writer::take_locks`]); the remaining ones are tried when their operations are staged. No slot is
-//! changed before all operations are decided. Then follow the stores, their flushes, one fence, and finally the
-//! fingerprints and the unlocking. If there are blobs, another fence precedes the stores. A second operation on a key
-//! of the window closes the window.
+//! that is not free ([`Writer::take_locks`]); the remaining ones are tried when their operations are staged. After all
+//! operations are decided follow the stores, their flushes, one fence, and finally the fingerprints and the unlocking.
+//! If there are blobs, another fence precedes the stores. A second operation on a key of the window closes the window.
 //!
-//! Writes of words that concern only the front yard are most writes of most batches, so they take a short path
-//! ([`Writer::run_in_front_yard`]): they store to their slots at once. Nothing refers to blobs there, the locks are
-//! held until the window is durable, and a crash may leave any part of a window that is not. So the order of these
-//! stores and of the decisions on other keys does not matter (docs/decisions/0126).
+//! Most writes of most batches put words, and find their key, or room for it, in the front yard, under a lock that was
+//! taken before the window began. These store at once ([`Writer::run_in_front_yard`], docs/decisions/0126). This is safe:
+//! they need no blobs, readers wait for the lock until the window is durable, and a crash may leave any part of a window
+//! that is not.
 
 use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
@@ -98,6 +97,8 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
     staged: Vec<Staged<'t>>,
     /// Of all operations of the window, whether staged or run in the front yard.
     outcomes: Outcomes,
+    /// The prepared record of a write that the window has refused, while the window is committed to make room for it.
+    refused: Option<PreparedRecord>,
     /// Set if an operation of the window has changes that are not flushed yet.
     changes: bool,
     /// Set if something has been flushed without a fence after it.
@@ -111,21 +112,13 @@ pub(crate) struct Writer<'t, R: RecordForm, M: Medium> {
 }
 
 impl<R: RecordForm, M: Medium> Drop for Writer<'_, R, M> {
-    /// Completes the operations whose changes have been stored. Releases the claimed slots and prepared records of the
-    /// others, which will not run. Only a panic in the conversion of a key or value leaves any.
+    /// Completes the operations that were decided, and releases the prepared record of one that was refused. Only a
+    /// panic in the conversion of a key or value leaves any.
     fn drop(&mut self) {
-        if self.held.count == 0 {
-            return;
+        if self.held.count != 0 {
+            self.settle();
         }
-        if !self.flushed {
-            for staged in self.staged.drain(..) {
-                if let Plan::Insert(claimed) = staged.plan {
-                    self.table.core.unclaim(claimed.place);
-                }
-                abort(&self.table.core, staged.record);
-            }
-        }
-        self.settle();
+        abort(&self.table.core, self.refused.take());
     }
 }
 
@@ -144,6 +137,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
             pin: table.core.pin(),
             staged: Vec::new(),
             outcomes: Outcomes::new(),
+            refused: None,
             changes: false,
             flushed: false,
             held: Held::new(table.core.buckets.line(&table.core.storage, 0)),
@@ -268,9 +262,9 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         Ok(Attempt::Staged)
     }
 
-    /// Decides on operation `place` of the window and stores its change, if `take_locks` has taken its lock, it writes
-    /// words and concerns only the front yard. Returns `false` if not; then nothing has changed. [`Writer::flush`] and
-    /// [`BatchWriter::commit`] do the rest. This path has half the instructions of [`Writer::run_on`].
+    /// Decides on operation `place` of the window and stores its change, if three conditions hold: `take_locks` has taken
+    /// its lock, it puts words, and it concerns only the front yard. Otherwise returns `false` and has stored nothing.
+    /// [`Writer::flush`] and [`BatchWriter::commit`] do the rest.
     #[inline(always)]
     pub(super) fn run_in_front_yard(
         &mut self,
@@ -317,7 +311,8 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         true
     }
 
-    /// Stores and flushes the changes of the window; [`BatchWriter::commit`] must follow.
+    /// Stores the changes of the staged operations, and flushes all changes of the window. [`BatchWriter::commit`] must
+    /// follow.
     #[inline]
     pub(super) fn flush(&mut self) {
         if self.changes {
@@ -489,11 +484,13 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         write: Write,
         answer: &mut impl FnMut(usize, WriteOutcome) -> Result<()>,
     ) -> Result<()> {
+        self.refused = record_of(write);
         let committed = match refused {
             // Retried in the next window, then by `write_alone`, which may double the table.
             Ok(_) | Err(Error::NoSpace { .. }) => self.commit(answer),
             Err(error) => Err(error),
         };
+        self.refused = None;
         committed.inspect_err(|_| abort(&self.table.core, record_of(write)))
     }
 }

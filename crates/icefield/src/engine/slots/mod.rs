@@ -147,8 +147,8 @@ impl<R: RecordForm> Records<R> {
 
     /// Returns the bytes behind a reference, to be copied or compared. The caller holds a pin taken before it loaded
     /// the word from an allocated slot, or the lock of the word's bucket. The bytes then stay unchanged while the pin
-    /// or lock is held: a word is stored to a slot only after its blob has been written, and a stored word is always
-    /// published and later retired, never discarded.
+    /// or lock is held: a word is stored to a slot only after its blob has been written, and the word of an allocated
+    /// slot is later retired, never discarded.
     #[inline]
     fn bytes(&self, storage: &impl Medium, word: u64) -> Result<SharedBytes<'_>> {
         self.store()?.read(storage, BlobRef::from_word(word))
