@@ -38,8 +38,8 @@ fn all<V: Value + ?Sized, D: Design>(
     KEYS.map(|key| table.get(Natural(key))).collect()
 }
 
-/// Runs a batch that panics on a table with `records` records. Whatever it has written must be counted, and must be there
-/// after a crash as well; afterwards, the table must be as good as any.
+/// Runs a batch that panics on a table with `records` records. Whatever it has written must be counted, and must be
+/// there after a crash as well; afterwards, the table must be as good as any.
 fn panic_in_a_batch<V: Value + ?Sized, D: Design>(
     options: &impl Fn() -> TableOptions<Natural, V, D>,
     records: i64,

@@ -49,8 +49,8 @@ pub(crate) struct Writer<'t, R: RecordForm, P: Directory, M: Medium> {
 }
 
 impl<R: RecordForm, P: Directory, M: Medium> Drop for Writer<'_, R, P, M> {
-    /// Releases the prepared records of writes that will not run. Only a panic in the conversion of a key or value leaves
-    /// any.
+    /// Releases the prepared records of writes that will not run. Only a panic in the conversion of a key or value
+    /// leaves any.
     fn drop(&mut self) {
         if !self.waiting.is_empty() {
             self.abort();

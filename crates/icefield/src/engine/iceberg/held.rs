@@ -9,7 +9,8 @@ use crate::storage::Medium;
 pub(super) const WINDOW: usize = 32;
 
 /// The front buckets whose locks a window holds, and the changes of the operations that ran there. One array for each
-/// property, because words that are stored one by one and then moved as a whole would stall the processor on every lock.
+/// property, because words that are stored one by one and then moved as a whole would stall the processor on every
+/// lock.
 pub(super) struct Held<'t> {
     pub(super) count: usize,
     /// The first `count` lines are locked.

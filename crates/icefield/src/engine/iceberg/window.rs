@@ -8,9 +8,9 @@
 //! If there are blobs, another fence precedes the stores. A second operation on a key of the window closes the window.
 //!
 //! Most writes of most batches put words, and find their key, or room for it, in the front yard, under a lock that was
-//! taken before the window began. These store at once ([`Writer::run_in_front_yard`], docs/decisions/0126). This is safe:
-//! they need no blobs, readers wait for the lock until the window is durable, and a crash may leave any part of a window
-//! that is not.
+//! taken before the window began. These store at once ([`Writer::run_in_front_yard`], docs/decisions/0126). This is
+//! safe: they need no blobs, readers wait for the lock until the window is durable, and a crash may leave any part of a
+//! window that is not.
 
 use super::Iceberg;
 use super::core::{Core, Located, Place, Search};
@@ -262,8 +262,9 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
         Ok(Attempt::Staged)
     }
 
-    /// Decides on operation `place` of the window and stores its change, if three conditions hold: `take_locks` has taken
-    /// its lock, it puts words, and it concerns only the front yard. Otherwise returns `false` and has stored nothing.
+    /// Decides on operation `place` of the window and stores its change, if three conditions hold: `take_locks` has
+    /// taken its lock, it puts words, and it concerns only the front yard. Otherwise returns `false` and has stored
+    /// nothing.
     /// [`Writer::flush`] and [`BatchWriter::commit`] do the rest.
     #[inline(always)]
     pub(super) fn run_in_front_yard(
