@@ -91,10 +91,20 @@ where
 type Call<'a, D> =
     &'a dyn Fn(&DurableTable<str, Natural, D, Sim>, &[(&str, Natural)]) -> Result<()>;
 
+/// Returns new keys, as many as there are pairs.
+fn renamed(pairs: &[(&str, Natural)]) -> Vec<String> {
+    pairs.iter().map(|(key, _)| format!("{key}, another one")).collect()
+}
+
+/// Returns a pair for each key; one of the values cannot be converted.
+fn with_a_bad_value(keys: &[String]) -> impl Iterator<Item = (&str, Natural)> {
+    let value = |index| if index == 15 { Natural(-1) } else { Natural(1) };
+    keys.iter().enumerate().map(move |(index, key)| (key.as_str(), value(index)))
+}
+
 /// Runs calls that panic after they have written blobs for keys: because the result of an earlier operation cannot be
 /// converted, or the value of a later one. No blob may leak.
 fn blobs_do_not_leak<D: Design>(options: impl Fn() -> TableOptions<str, Natural, D>) -> Result<()> {
-    const BAD: Natural = Natural(-1);
     let try_insert: Call<'_, D> =
         &|table, pairs| table.try_insert_batch(pairs, &mut vec![Ok(()); pairs.len()]);
     // The second operation on a key closes the window, while its record is prepared.
@@ -108,15 +118,12 @@ fn blobs_do_not_leak<D: Design>(options: impl Fn() -> TableOptions<str, Natural,
         table.execute(&mut ops, OnFailure::Continue).map(drop)
     };
     let put_bad: Call<'_, D> = &|table, pairs| {
-        let new: Vec<_> = pairs.iter().map(|(key, _)| format!("{key}, another one")).collect();
-        let value = |index| if index == 15 { BAD } else { Natural(1) };
-        let pairs = new.iter().enumerate().map(|(index, key)| (key.as_str(), value(index)));
-        table.put_batch(&pairs.collect::<Vec<_>>())
+        let new = renamed(pairs);
+        table.put_batch(&with_a_bad_value(&new).collect::<Vec<_>>())
     };
     let execute_bad: Call<'_, D> = &|table, pairs| {
-        let new: Vec<_> = pairs.iter().map(|(key, _)| format!("{key}, one more")).collect();
-        let value = |index| if index == 15 { BAD } else { Natural(1) };
-        let ops = new.iter().enumerate().map(|(index, key)| Op::put(key.as_str(), value(index)));
+        let new = renamed(pairs);
+        let ops = with_a_bad_value(&new).map(|(key, value)| Op::put(key, value));
         table.execute(&mut ops.collect::<Vec<_>>(), OnFailure::Continue).map(drop)
     };
     let keys: Vec<_> = (0..20).map(|key| format!("a key of some length {key}")).collect();
@@ -143,9 +150,10 @@ fn panics_leave_whole_writes<D: Design>(
 ) -> Result<()> {
     blobs_do_not_leak(keys)?;
     for records in [0, 50, 120] {
-        for last in [5, 20, 31, 40] {
+        for count in [5, 20, 31, 40] {
+            // Only the last value is negative.
             let pairs: Vec<_> =
-                (0..last).map(|index| (Natural(index), Natural(last - 2 - index))).collect();
+                (0..count).map(|index| (Natural(index), Natural(count - 2 - index))).collect();
             panic_in_a_batch(&words, records, Natural, |table| table.put_batch(&pairs))?;
         }
     }

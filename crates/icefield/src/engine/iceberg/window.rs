@@ -264,8 +264,7 @@ impl<'t, R: RecordForm, M: Medium> Writer<'t, R, M> {
 
     /// Decides on operation `place` of the window and stores its change, if three conditions hold: `take_locks` has
     /// taken its lock, it puts words, and it concerns only the front yard. Otherwise returns `false` and has stored
-    /// nothing.
-    /// [`Writer::flush`] and [`BatchWriter::commit`] do the rest.
+    /// nothing. [`Writer::flush`] and [`BatchWriter::commit`] do the rest.
     #[inline(always)]
     pub(super) fn run_in_front_yard(
         &mut self,
