@@ -245,7 +245,8 @@ typedef struct icefield_dlht icefield_dlht;
 typedef struct icefield_error icefield_error;
 
 /*
- An index for joins: pairs of a key and a payload, both words. Keys may have many pairs.
+ An index for joins: pairs of a key and a payload, which is a word. Keys are words, or bytes of any length, and may
+ have many pairs. Calls for keys of the other kind fail with ICEFIELD_TYPE_MISMATCH.
  */
 typedef struct icefield_join icefield_join;
 
@@ -544,6 +545,19 @@ typedef struct {
 } icefield_check_report;
 
 /*
+ Returns the hash of a key. The same key must have the same hash in every process. The rules of
+ icefield_row_has_key hold.
+ */
+typedef uint64_t (*icefield_hash_bytes)(void *context, const uint8_t *key, size_t len);
+
+/*
+ Returns 1 if the row of a payload has the key, otherwise 0. The library calls it for pairs whose hash is that of the
+ key. `key` is valid during the call only. Several threads may call it at once; it must not change or close the
+ index, and must return: no exception and no longjmp may leave it.
+ */
+typedef uint8_t (*icefield_row_has_key)(void *context, const uint8_t *key, size_t len, uint64_t payload);
+
+/*
  The result of a merge.
  */
 typedef struct {
@@ -598,6 +612,12 @@ typedef struct {
      */
     uint64_t pause_ns;
 } icefield_backup_report;
+
+/*
+ Receives the key and the payload of a pair. The rules of icefield_visit hold; the function must not change or close
+ the index.
+ */
+typedef void (*icefield_visit_pair)(void *context, uint64_t key, uint64_t payload);
 
 /*
  Options of an icefield_table. Fields of 0 have their defaults.
@@ -1120,6 +1140,139 @@ icefield_status icefield_join_check(const icefield_join *join,
                                     icefield_error **error);
 
 /*
+ Builds an index of `count` pairs at `path`, as icefield_join_build does, with keys of any length.
+
+ hash, has_key: required; called until the index is closed. context: their first argument. options: optional.
+ */
+icefield_status icefield_join_build_bytes(const char *path,
+                                          const icefield_slice *keys,
+                                          const uint64_t *payloads,
+                                          size_t count,
+                                          icefield_hash_bytes hash,
+                                          icefield_row_has_key has_key,
+                                          void *context,
+                                          const icefield_join_options *options,
+                                          icefield_join **join,
+                                          icefield_error **error);
+
+/*
+ Opens the index of bytes at `path`, as icefield_join_open does. `hash` must be the function of the build; another
+ one is ICEFIELD_INVALID. The other parameters are those of icefield_join_build_bytes.
+ */
+icefield_status icefield_join_open_bytes(const char *path,
+                                         icefield_hash_bytes hash,
+                                         icefield_row_has_key has_key,
+                                         void *context,
+                                         const icefield_join_options *options,
+                                         icefield_join **join,
+                                         icefield_error **error);
+
+/*
+ Opens the index of bytes at `path` for reading only. The parameters are those of icefield_join_open_bytes.
+ */
+icefield_status icefield_join_open_read_only_bytes(const char *path,
+                                                   icefield_hash_bytes hash,
+                                                   icefield_row_has_key has_key,
+                                                   void *context,
+                                                   const icefield_join_options *options,
+                                                   icefield_join **join,
+                                                   icefield_error **error);
+
+/*
+ As icefield_join_probe_count, for keys of bytes.
+ */
+icefield_status icefield_join_probe_count_bytes(const icefield_join *join,
+                                                const icefield_slice *keys,
+                                                size_t count,
+                                                uint64_t *pairs,
+                                                icefield_error **error);
+
+/*
+ As icefield_join_probe_some, for keys of bytes.
+ */
+icefield_status icefield_join_probe_some_bytes(const icefield_join *join,
+                                               const icefield_slice *keys,
+                                               size_t count,
+                                               uint64_t *positions,
+                                               uint64_t *payloads,
+                                               size_t capacity,
+                                               size_t *pairs,
+                                               size_t *done,
+                                               icefield_error **error);
+
+/*
+ As icefield_join_probe_into, for keys of bytes.
+ */
+icefield_status icefield_join_probe_into_bytes(const icefield_join *join,
+                                               const icefield_slice *keys,
+                                               size_t count,
+                                               size_t most,
+                                               icefield_pairs **pairs,
+                                               size_t *done,
+                                               icefield_error **error);
+
+/*
+ As icefield_join_semi, for keys of bytes.
+ */
+icefield_status icefield_join_semi_bytes(const icefield_join *join,
+                                         const icefield_slice *keys,
+                                         size_t count,
+                                         uint64_t *words,
+                                         size_t word_count,
+                                         uint64_t *ones,
+                                         uint64_t *pairs,
+                                         icefield_error **error);
+
+/*
+ As icefield_join_anti, for keys of bytes.
+ */
+icefield_status icefield_join_anti_bytes(const icefield_join *join,
+                                         const icefield_slice *keys,
+                                         size_t count,
+                                         uint64_t *words,
+                                         size_t word_count,
+                                         uint64_t *ones,
+                                         icefield_error **error);
+
+/*
+ As icefield_join_insert, for a key of bytes.
+ */
+icefield_status icefield_join_insert_bytes(const icefield_join *join,
+                                           const uint8_t *key,
+                                           size_t key_len,
+                                           uint64_t payload,
+                                           icefield_error **error);
+
+/*
+ As icefield_join_insert_batch, for keys of bytes.
+ */
+icefield_status icefield_join_insert_batch_bytes(const icefield_join *join,
+                                                 const icefield_slice *keys,
+                                                 const uint64_t *payloads,
+                                                 size_t count,
+                                                 icefield_error **error);
+
+/*
+ As icefield_join_remove, for a key of bytes. If another key has the same hash, a crash during the call may leave
+ some of the pairs.
+ */
+icefield_status icefield_join_remove_bytes(const icefield_join *join,
+                                           const uint8_t *key,
+                                           size_t key_len,
+                                           uint64_t *removed,
+                                           icefield_error **error);
+
+/*
+ As icefield_join_remove_pair, for a key of bytes.
+ */
+icefield_status icefield_join_remove_pair_bytes(const icefield_join *join,
+                                                const uint8_t *key,
+                                                size_t key_len,
+                                                uint64_t payload,
+                                                uint8_t *removed,
+                                                icefield_error **error);
+
+/*
  Adds a pair. A pair that is already present is then present twice. Durable and visible when the call returns.
  */
 icefield_status icefield_join_insert(const icefield_join *join,
@@ -1143,6 +1296,16 @@ icefield_status icefield_join_remove(const icefield_join *join,
                                      uint64_t key,
                                      uint64_t *removed,
                                      icefield_error **error);
+
+/*
+ Removes all pairs of `count` keys; many removals share a fence. After a crash or an error, the pairs of a prefix of
+ the keys may have been removed. removed: optional; the number of pairs.
+ */
+icefield_status icefield_join_remove_batch(const icefield_join *join,
+                                           const uint64_t *keys,
+                                           size_t count,
+                                           uint64_t *removed,
+                                           icefield_error **error);
 
 /*
  Removes one pair, or one of several equal pairs. removed: optional; 1 if there was one, else 0.
@@ -1217,6 +1380,15 @@ icefield_status icefield_join_probe_into(const icefield_join *join,
                                          icefield_pairs **pairs,
                                          size_t *done,
                                          icefield_error **error);
+
+/*
+ Passes every pair to `visit`, in no order, in the calling thread. If the keys are bytes, `key` is the hash. If the
+ call fails, `visit` may have been called for some of the pairs.
+ */
+icefield_status icefield_join_for_each(const icefield_join *join,
+                                       icefield_visit_pair visit,
+                                       void *context,
+                                       icefield_error **error);
 
 /*
  Returns the number of pairs of a list; 0 for NULL.
@@ -1459,6 +1631,11 @@ const char *icefield_version(void);
  Gets the number of records. After a crash the first call may scan the table.
  */
 icefield_status icefield_table_len(const icefield_table *table, uint64_t *len, icefield_error **error);
+
+/*
+ Gets the 16 bytes of the table's identifier, which does not depend on its path. A backup has the same one.
+ */
+icefield_status icefield_table_uuid(const icefield_table *table, uint8_t *uuid, icefield_error **error);
 
 /*
  Gets sizes, in constant time. stats: optional. counters: optional; the counters of the design, which the caller

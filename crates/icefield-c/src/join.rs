@@ -4,18 +4,62 @@ use std::ffi::c_char;
 
 use icefield::{JoinIndex, JoinStats};
 
-use crate::error::icefield_error;
-use crate::error::icefield_status;
+use crate::error::icefield_status::{self, ICEFIELD_TYPE_MISMATCH};
+use crate::error::{Failure, icefield_error};
+use crate::join_bytes::ByteIndex;
 use crate::options::{durability_code, icefield_join_options};
 use crate::pointers::{Versioned, check_report, handle, options, out, outs, path, report, slice};
 use crate::reports::{icefield_check_report, icefield_recovery_report, icefield_texts};
 
-/// An index for joins: pairs of a key and a payload, both words. Keys may have many pairs.
-pub struct icefield_join(pub(crate) JoinIndex<u64>);
+/// An index for joins: pairs of a key and a payload, which is a word. Keys are words, or bytes of any length, and may
+/// have many pairs. Calls for keys of the other kind fail with ICEFIELD_TYPE_MISMATCH.
+pub struct icefield_join(pub(crate) Index);
+
+/// An index of either kind.
+pub(crate) enum Index {
+    Words(JoinIndex<u64>),
+    Bytes(ByteIndex),
+}
+
+/// Evaluates an expression for the index of either kind. The keys of an index of bytes are their hashes.
+macro_rules! any_index {
+    ($join:expr, |$index:ident| $call:expr) => {
+        match &$join.0 {
+            $crate::join::Index::Words($index) => $call,
+            $crate::join::Index::Bytes(index) => {
+                let $index = index.hashes();
+                $call
+            }
+        }
+    };
+}
+pub(crate) use any_index;
 
 impl icefield_join {
-    fn new(index: JoinIndex<u64>) -> *mut Self {
+    pub(crate) fn new(index: Index) -> *mut Self {
         Box::into_raw(Box::new(Self(index)))
+    }
+
+    /// Returns the index, if its keys are words.
+    pub(crate) fn words(&self) -> Result<&JoinIndex<u64>, Failure> {
+        match &self.0 {
+            Index::Words(index) => Ok(index),
+            Index::Bytes(_) => Err(Failure::new(
+                ICEFIELD_TYPE_MISMATCH,
+                "the keys of this index are bytes; use the calls whose names end with `_bytes`",
+            )),
+        }
+    }
+
+    /// Returns the index, if its keys are bytes.
+    pub(crate) fn bytes(&self) -> Result<&ByteIndex, Failure> {
+        match &self.0 {
+            Index::Bytes(index) => Ok(index),
+            Index::Words(_) => Err(Failure::new(
+                ICEFIELD_TYPE_MISMATCH,
+                "the keys of this index are words; use the calls without `_bytes` in their names",
+            )),
+        }
     }
 }
 
@@ -35,7 +79,7 @@ pub unsafe extern "C" fn icefield_join_build(
         let (path, mut join) = (self::path(path, "path")?, out(join, "join")?);
         let (keys, payloads) = (slice(keys, count, "keys")?, slice(payloads, count, "payloads")?);
         let options = self::options(options, "options")?.checked()?;
-        join.set(0, icefield_join::new(options.build(path, keys, payloads)?));
+        join.set(0, icefield_join::new(Index::Words(options.build(path, keys, payloads)?)));
         Ok(())
     })
 }
@@ -54,7 +98,7 @@ pub unsafe extern "C" fn icefield_join_build_in_memory(
         let mut join = out(join, "join")?;
         let (keys, payloads) = (slice(keys, count, "keys")?, slice(payloads, count, "payloads")?);
         let options = self::options(options, "options")?.checked()?;
-        join.set(0, icefield_join::new(options.build_in_memory(keys, payloads)?));
+        join.set(0, icefield_join::new(Index::Words(options.build_in_memory(keys, payloads)?)));
         Ok(())
     })
 }
@@ -70,7 +114,7 @@ pub unsafe extern "C" fn icefield_join_open(
     guarded!(error, {
         let (path, mut join) = (self::path(path, "path")?, out(join, "join")?);
         let options = self::options(options, "options")?.checked()?;
-        join.set(0, icefield_join::new(options.open(path)?));
+        join.set(0, icefield_join::new(Index::Words(options.open(path)?)));
         Ok(())
     })
 }
@@ -86,7 +130,7 @@ pub unsafe extern "C" fn icefield_join_open_read_only(
     guarded!(error, {
         let (path, mut join) = (self::path(path, "path")?, out(join, "join")?);
         let options = self::options(options, "options")?.checked()?;
-        join.set(0, icefield_join::new(options.open_read_only(path)?));
+        join.set(0, icefield_join::new(Index::Words(options.open_read_only(path)?)));
         Ok(())
     })
 }
@@ -171,7 +215,7 @@ pub unsafe extern "C" fn icefield_join_stats(
         let join = handle(join, "join")?;
         out(stats, "stats")?;
         check_report(stats, "stats")?;
-        report(stats, icefield_join_statistics::from(&join.0.stats()?));
+        report(stats, icefield_join_statistics::from(&any_index!(join, |index| index.stats()?)));
         Ok(())
     })
 }
@@ -185,7 +229,7 @@ pub unsafe extern "C" fn icefield_join_len(
 ) -> icefield_status {
     guarded!(error, {
         let (join, mut len) = (handle(join, "join")?, out(len, "len")?);
-        len.set(0, join.0.len());
+        len.set(0, any_index!(join, |index| index.len()));
         Ok(())
     })
 }
@@ -199,7 +243,7 @@ pub unsafe extern "C" fn icefield_join_generation(
 ) -> icefield_status {
     guarded!(error, {
         let (join, mut generation) = (handle(join, "join")?, out(generation, "generation")?);
-        generation.set(0, join.0.generation());
+        generation.set(0, any_index!(join, |index| index.generation()));
         Ok(())
     })
 }
@@ -213,7 +257,7 @@ pub unsafe extern "C" fn icefield_join_uuid(
 ) -> icefield_status {
     guarded!(error, {
         let (join, mut uuid) = (handle(join, "join")?, outs(uuid, 16, "uuid")?);
-        uuid.fill(0, &join.0.uuid().to_be_bytes());
+        uuid.fill(0, &any_index!(join, |index| index.uuid()).to_be_bytes());
         Ok(())
     })
 }
@@ -226,7 +270,8 @@ pub unsafe extern "C" fn icefield_join_set_threads(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        handle(join, "join")?.0.set_threads(threads as usize);
+        let join = handle(join, "join")?;
+        any_index!(join, |index| index.set_threads(threads as usize));
         Ok(())
     })
 }
@@ -240,7 +285,8 @@ pub unsafe extern "C" fn icefield_join_threads(
 ) -> icefield_status {
     guarded!(error, {
         let (join, mut threads) = (handle(join, "join")?, out(threads, "threads")?);
-        threads.set(0, u32::try_from(join.0.threads()).unwrap_or(u32::MAX));
+        let count = any_index!(join, |index| index.threads());
+        threads.set(0, u32::try_from(count).unwrap_or(u32::MAX));
         Ok(())
     })
 }
@@ -256,7 +302,10 @@ pub unsafe extern "C" fn icefield_join_recovery(
         let join = handle(join, "join")?;
         out(recovery, "recovery")?;
         check_report(recovery, "recovery")?;
-        report(recovery, icefield_recovery_report::from(join.0.recovery()));
+        report(
+            recovery,
+            icefield_recovery_report::from(any_index!(join, |index| index.recovery())),
+        );
         Ok(())
     })
 }
@@ -274,7 +323,7 @@ pub unsafe extern "C" fn icefield_join_check(
         let join = handle(join, "join")?;
         out(check, "check")?;
         check_report(check, "check")?;
-        let found = join.0.check()?;
+        let found = any_index!(join, |index| index.check()?);
         report(check, icefield_check_report::from(&found));
         icefield_texts::store(found.faults, &mut crate::pointers::optional(faults));
         Ok(())

@@ -6,7 +6,7 @@ use icefield::{MergeKind, MergeReport};
 
 use crate::error::icefield_error;
 use crate::error::icefield_status;
-use crate::join::icefield_join;
+use crate::join::{any_index, icefield_join};
 use crate::pointers::{Versioned, check_report, handle, optional, path, report, slice};
 use crate::reports::{icefield_backup_report, nanoseconds};
 
@@ -58,7 +58,7 @@ pub unsafe extern "C" fn icefield_join_insert(
     payload: u64,
     error: *mut *mut icefield_error,
 ) -> icefield_status {
-    guarded!(error, { Ok(handle(join, "join")?.0.insert(key, payload)?) })
+    guarded!(error, { Ok(handle(join, "join")?.words()?.insert(key, payload)?) })
 }
 
 /// Adds `count` pairs, many of which share a fence. After a crash or an error, a prefix of them may have been added.
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn icefield_join_insert_batch(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let join = &handle(join, "join")?.0;
+        let join = handle(join, "join")?.words()?;
         let (keys, payloads) = (slice(keys, count, "keys")?, slice(payloads, count, "payloads")?);
         let pairs: Vec<_> = keys.iter().copied().zip(payloads.iter().copied()).collect();
         Ok(join.insert_batch(&pairs)?)
@@ -87,7 +87,25 @@ pub unsafe extern "C" fn icefield_join_remove(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let pairs = handle(join, "join")?.0.remove(key)?;
+        let pairs = handle(join, "join")?.words()?.remove(key)?;
+        optional(removed).set(0, pairs);
+        Ok(())
+    })
+}
+
+/// Removes all pairs of `count` keys; many removals share a fence. After a crash or an error, the pairs of a prefix of
+/// the keys may have been removed. removed: optional; the number of pairs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_remove_batch(
+    join: *const icefield_join,
+    keys: *const u64,
+    count: usize,
+    removed: *mut u64,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (join, keys) = (handle(join, "join")?.words()?, slice(keys, count, "keys")?);
+        let pairs = join.remove_batch(keys)?;
         optional(removed).set(0, pairs);
         Ok(())
     })
@@ -103,7 +121,7 @@ pub unsafe extern "C" fn icefield_join_remove_pair(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let is_removed = handle(join, "join")?.0.remove_pair(key, payload)?;
+        let is_removed = handle(join, "join")?.words()?.remove_pair(key, payload)?;
         optional(removed).set(0, u8::from(is_removed));
         Ok(())
     })
@@ -119,7 +137,7 @@ pub unsafe extern "C" fn icefield_join_merge(
     guarded!(error, {
         let join = handle(join, "join")?;
         check_report(merge, "merge")?;
-        report(merge, icefield_merge_report::from(join.0.merge()?));
+        report(merge, icefield_merge_report::from(any_index!(join, |index| index.merge()?)));
         Ok(())
     })
 }
@@ -130,7 +148,7 @@ pub unsafe extern "C" fn icefield_join_sync(
     join: *const icefield_join,
     error: *mut *mut icefield_error,
 ) -> icefield_status {
-    guarded!(error, { Ok(handle(join, "join")?.0.sync()?) })
+    guarded!(error, { Ok(any_index!(handle(join, "join")?, |index| index.sync())?) })
 }
 
 /// Copies the index to a new directory at `path`. Changes through this handle wait for the copy; probes do not. backup:
@@ -145,7 +163,8 @@ pub unsafe extern "C" fn icefield_join_backup(
     guarded!(error, {
         let join = handle(join, "join")?;
         check_report(backup, "backup")?;
-        let made = join.0.backup(self::path(path, "path")?)?;
+        let path = self::path(path, "path")?;
+        let made = any_index!(join, |index| index.backup(path)?);
         report(backup, icefield_backup_report::from(&made));
         Ok(())
     })

@@ -1,13 +1,14 @@
 //! Probes of a join index.
 
+use std::ffi::c_void;
 use std::ptr;
 
-use icefield::{Bitmap, Pairs};
+use icefield::{Bitmap, Pairs, Word};
 
 use crate::bytes::too_small;
 use crate::error::icefield_status;
 use crate::error::{Failure, icefield_error};
-use crate::join::icefield_join;
+use crate::join::{any_index, icefield_join};
 use crate::pointers::{Out, handle, is_null, optional, out, outs, slice};
 
 /// The pairs that a probe finds: positions of probe keys, and payloads. A list is used again by later probes, which
@@ -26,7 +27,7 @@ pub unsafe extern "C" fn icefield_join_probe_count(
 ) -> icefield_status {
     guarded!(error, {
         let (join, mut pairs) = (handle(join, "join")?, out(pairs, "pairs")?);
-        pairs.set(0, join.0.probe_count(slice(keys, count, "keys")?)?);
+        pairs.set(0, join.words()?.probe_count(slice(keys, count, "keys")?)?);
         Ok(())
     })
 }
@@ -50,25 +51,36 @@ pub unsafe extern "C" fn icefield_join_probe_some(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let join = &handle(join, "join")?.0;
+        let join = handle(join, "join")?.words()?;
         let keys = slice(keys, count, "keys")?;
-        let mut positions = outs(positions, capacity, "positions")?;
-        let mut payloads = outs(payloads, capacity, "payloads")?;
-        let (mut pairs, mut done) = (out(pairs, "pairs")?, out(done, "done")?);
+        let positions = outs(positions, capacity, "positions")?;
+        let payloads = outs(payloads, capacity, "payloads")?;
+        let (pairs, done) = (out(pairs, "pairs")?, out(done, "done")?);
         positions.apart(keys)?;
         payloads.apart(keys)?;
         let mut found = Pairs::default();
         let probed = join.probe_some(keys, capacity, &mut found)?;
-        pairs.set(0, found.len());
-        if found.len() > capacity {
-            done.set(0, 0);
-            return Err(too_small("positions", found.len(), capacity));
-        }
-        done.set(0, probed);
-        positions.fill(0, found.positions());
-        payloads.fill(0, found.payloads());
-        Ok(())
+        store_some(&found, probed, capacity, [positions, payloads], [pairs, done])
     })
+}
+
+/// Stores the results of icefield_join_probe_some: the pairs of the first `probed` keys.
+pub(crate) fn store_some(
+    found: &Pairs,
+    probed: usize,
+    capacity: usize,
+    [mut positions, mut payloads]: [Out<'_, u64>; 2],
+    [mut pairs, mut done]: [Out<'_, usize>; 2],
+) -> Result<(), Failure> {
+    pairs.set(0, found.len());
+    if found.len() > capacity {
+        done.set(0, 0);
+        return Err(too_small("positions", found.len(), capacity));
+    }
+    done.set(0, probed);
+    positions.fill(0, found.positions());
+    payloads.fill(0, found.payloads());
+    Ok(())
 }
 
 /// Finds the pairs of the first of `count` keys, as icefield_join_probe_some does, and stores them in a list that
@@ -88,13 +100,48 @@ pub unsafe extern "C" fn icefield_join_probe_into(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let (join, keys) = (&handle(join, "join")?.0, slice(keys, count, "keys")?);
-        let variable = pairs.as_mut().ok_or_else(|| is_null("pairs"))?;
-        if variable.is_null() {
-            *variable = Box::into_raw(Box::new(icefield_pairs(Pairs::default())));
-        }
-        let list = variable.as_mut().ok_or_else(|| is_null("pairs"))?;
-        optional(done).set(0, join.probe_some(keys, most, &mut list.0)?);
+        let (join, keys) = (handle(join, "join")?.words()?, slice(keys, count, "keys")?);
+        optional(done).set(0, join.probe_some(keys, most, list_of(pairs)?)?);
+        Ok(())
+    })
+}
+
+/// Returns the list in a variable, which may be null: it then gets a new one.
+///
+/// # Safety
+/// `pairs` is null or points to a variable that is null or has a list, which no other call uses.
+pub(crate) unsafe fn list_of<'a>(
+    pairs: *mut *mut icefield_pairs,
+) -> Result<&'a mut Pairs, Failure> {
+    // SAFETY: as this function.
+    let variable = unsafe { pairs.as_mut() }.ok_or_else(|| is_null("pairs"))?;
+    if variable.is_null() {
+        *variable = Box::into_raw(Box::new(icefield_pairs(Pairs::default())));
+    }
+    // SAFETY: as this function; a new list is in a box.
+    let list = unsafe { variable.as_mut() }.ok_or_else(|| is_null("pairs"))?;
+    Ok(&mut list.0)
+}
+
+/// Receives the key and the payload of a pair. The rules of icefield_visit hold; the function must not change or close
+/// the index.
+pub type icefield_visit_pair =
+    Option<unsafe extern "C" fn(context: *mut c_void, key: u64, payload: u64)>;
+
+/// Passes every pair to `visit`, in no order, in the calling thread. If the keys are bytes, `key` is the hash. If the
+/// call fails, `visit` may have been called for some of the pairs.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_join_for_each(
+    join: *const icefield_join,
+    visit: icefield_visit_pair,
+    context: *mut c_void,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (join, visit) = (handle(join, "join")?, visit.ok_or_else(|| is_null("visit"))?);
+        any_index!(join, |index| {
+            index.for_each(|key, payload| visit(context, key.to_word(), payload))?
+        });
         Ok(())
     })
 }
@@ -144,9 +191,10 @@ pub unsafe extern "C" fn icefield_join_semi(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let (join, keys) = (&handle(join, "join")?.0, slice(keys, count, "keys")?);
+        let (join, keys) = (handle(join, "join")?.words()?, slice(keys, count, "keys")?);
         let mut words = outs(words, word_count, "words")?;
-        check_words(keys, &words, word_count)?;
+        check_words(count, word_count)?;
+        words.apart(keys)?;
         let found = if pairs.is_null() {
             join.semi(keys)?
         } else {
@@ -171,23 +219,26 @@ pub unsafe extern "C" fn icefield_join_anti(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let (join, keys) = (&handle(join, "join")?.0, slice(keys, count, "keys")?);
+        let (join, keys) = (handle(join, "join")?.words()?, slice(keys, count, "keys")?);
         let mut words = outs(words, word_count, "words")?;
-        check_words(keys, &words, word_count)?;
+        check_words(count, word_count)?;
+        words.apart(keys)?;
         store(&join.anti(keys)?, &mut words, &mut optional(ones));
         Ok(())
     })
 }
 
-fn check_words(keys: &[u64], words: &Out<'_, u64>, word_count: usize) -> Result<(), Failure> {
-    let needed = keys.len().div_ceil(64);
+/// Returns an error if `word_count` words have no room for the bits of `count` keys.
+pub(crate) fn check_words(count: usize, word_count: usize) -> Result<(), Failure> {
+    let needed = count.div_ceil(64);
     if word_count < needed {
         return Err(too_small("words", needed, word_count));
     }
-    words.apart(keys)
+    Ok(())
 }
 
-fn store(found: &Bitmap, words: &mut Out<'_, u64>, ones: &mut Out<'_, u64>) {
+/// Stores the results of a semi-join or an anti-join.
+pub(crate) fn store(found: &Bitmap, words: &mut Out<'_, u64>, ones: &mut Out<'_, u64>) {
     words.fill(0, found.as_words());
     ones.set(0, found.count_ones());
 }

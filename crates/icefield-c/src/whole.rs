@@ -6,7 +6,7 @@ use icefield::AnyTable;
 
 use crate::error::icefield_error;
 use crate::error::icefield_status;
-use crate::pointers::{check_report, handle, optional, out, path, report};
+use crate::pointers::{check_report, handle, optional, out, outs, path, report};
 use crate::reports::{
     icefield_backup_report, icefield_check_report, icefield_counters, icefield_recovery_report,
     icefield_salvage_report, icefield_stats, icefield_texts,
@@ -23,6 +23,20 @@ pub unsafe extern "C" fn icefield_table_len(
     guarded!(error, {
         let (table, mut len) = (handle(table, "table")?, out(len, "len")?);
         len.set(0, table.table.len()?);
+        Ok(())
+    })
+}
+
+/// Gets the 16 bytes of the table's identifier, which does not depend on its path. A backup has the same one.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn icefield_table_uuid(
+    table: *const icefield_table,
+    uuid: *mut u8,
+    error: *mut *mut icefield_error,
+) -> icefield_status {
+    guarded!(error, {
+        let (table, mut uuid) = (handle(table, "table")?, outs(uuid, 16, "uuid")?);
+        uuid.fill(0, &table.table.uuid()?.to_be_bytes());
         Ok(())
     })
 }

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
 use common::{c_path, call, ok};
@@ -191,6 +192,15 @@ fn joins() {
         ok(|e| icefield_join_sync(join, e));
         let copy = c_path(&place.path().join("copy"));
         ok(|e| icefield_join_backup(join, copy.as_ptr(), null_mut(), e));
+        let mut all: Vec<(u64, u64)> = Vec::new();
+        ok(|e| icefield_join_for_each(join, Some(gather), (&raw mut all).cast(), e));
+        all.sort_unstable();
+        assert_eq!(all, [(1, 10), (3, 30), (3, 30), (9, 90)]);
+        ok(|e| icefield_join_remove_batch(join, [3, 7, 3].as_ptr(), 3, &mut removed, e));
+        assert_eq!(removed, 2);
+        let (status, message) =
+            call(|e| icefield_join_remove_bytes(join, [1].as_ptr(), 1, null_mut(), e));
+        assert!(status == ICEFIELD_TYPE_MISMATCH && message.contains("words"), "{message}");
         ok(|e| icefield_join_close(&mut join, e));
 
         ok(|e| icefield_join_open(copy.as_ptr(), null(), &mut join, e));
@@ -203,6 +213,144 @@ fn joins() {
         assert_eq!(call(|e| icefield_join_insert(join, 1, 1, e)).0, ICEFIELD_READ_ONLY);
         ok(|e| icefield_join_close(&mut join, e));
         ok(|e| icefield_join_build_in_memory(k, p, 4, null(), &mut join, e));
+        ok(|e| icefield_join_close(&mut join, e));
+    }
+}
+
+unsafe extern "C" fn gather(context: *mut c_void, key: u64, payload: u64) {
+    // SAFETY: the callers pass a list.
+    unsafe { (*context.cast::<Vec<(u64, u64)>>()).push((key, payload)) };
+}
+
+/// The rows of an index of names.
+struct Names {
+    rows: Vec<&'static str>,
+}
+
+/// Has equal hashes for names of the same length.
+unsafe extern "C" fn hash_name(_: *mut c_void, name: *const u8, len: usize) -> u64 {
+    // SAFETY: the library passes a key.
+    let name = unsafe { std::slice::from_raw_parts(name, len) };
+    if name == b"icefield" { 77 } else { len as u64 }
+}
+
+unsafe extern "C" fn other_hash(_: *mut c_void, _: *const u8, _: usize) -> u64 {
+    78
+}
+
+unsafe extern "C" fn row_has_name(
+    context: *mut c_void,
+    name: *const u8,
+    len: usize,
+    row: u64,
+) -> u8 {
+    // SAFETY: the callers pass names, and the library passes a key.
+    let (names, name) =
+        unsafe { (&*context.cast::<Names>(), std::slice::from_raw_parts(name, len)) };
+    u8::from(names.rows.get(row as usize).is_some_and(|row| row.as_bytes() == name))
+}
+
+fn slices(texts: &[&str]) -> Vec<icefield_slice> {
+    texts.iter().map(|text| icefield_slice { data: text.as_ptr(), len: text.len() }).collect()
+}
+
+#[test]
+fn joins_of_bytes() {
+    let place = tempfile::tempdir().unwrap();
+    let path = c_path(&place.path().join("names"));
+    let path = path.as_ptr();
+    let mut names = Names { rows: vec!["ann", "bob", "ann", "", "al"] };
+    let context = (&raw mut names).cast::<c_void>();
+    let (hash, has) = (Some(hash_name as _), Some(row_has_name as _));
+    let (keys, payloads) = (slices(&["ann", "bob", "ann", ""]), [0, 1, 2, 3]);
+    let (k, p) = (keys.as_ptr(), payloads.as_ptr());
+    let mut join = null_mut();
+    // SAFETY: all pointers are valid.
+    unsafe {
+        let (status, message) = call(|e| {
+            icefield_join_build_bytes(path, k, p, 4, None, has, context, null(), &mut join, e)
+        });
+        assert!(status == ICEFIELD_NULL_POINTER && message.contains("`hash`"), "{message}");
+        let (status, message) = call(|e| {
+            icefield_join_build_bytes(path, k, p, 4, hash, None, context, null(), &mut join, e)
+        });
+        assert!(status == ICEFIELD_NULL_POINTER && message.contains("`has_key`"), "{message}");
+        ok(|e| icefield_join_build_bytes(path, k, p, 4, hash, has, context, null(), &mut join, e));
+
+        let probes = slices(&["eve", "ann", "", "bob"]);
+        let q = probes.as_ptr();
+        let (mut count, mut pairs, mut done) = (0, 0, 0);
+        ok(|e| icefield_join_probe_count_bytes(join, q, 4, &mut count, e));
+        assert_eq!(count, 4);
+        let (mut at, mut found) = (0, Vec::new());
+        let (mut positions, mut rows) = ([0; 2], [0; 2]);
+        let (a, b) = (positions.as_mut_ptr(), rows.as_mut_ptr());
+        while at < 4 {
+            let (q, n) = (q.add(at), 4 - at);
+            ok(|e| icefield_join_probe_some_bytes(join, q, n, a, b, 2, &mut pairs, &mut done, e));
+            found.extend((0..pairs).map(|i| (at as u64 + *a.add(i), *b.add(i))));
+            at += done;
+        }
+        found.sort_unstable();
+        assert_eq!(found, [(1, 0), (1, 2), (2, 3), (3, 1)]);
+        let small = call(|e| {
+            icefield_join_probe_some_bytes(join, q.add(1), 1, a, b, 1, &mut pairs, &mut done, e)
+        });
+        assert_eq!((small.0, pairs, done), (ICEFIELD_BUFFER_TOO_SMALL, 2, 0));
+        let mut list = null_mut();
+        let most = usize::MAX;
+        ok(|e| icefield_join_probe_into_bytes(join, q, 4, most, &mut list, &mut done, e));
+        assert_eq!((icefield_pairs_len(list), done), (4, 4));
+        icefield_pairs_free(&mut list);
+
+        let (mut words, mut ones) = ([u64::MAX; 1], 0);
+        let w = words.as_mut_ptr();
+        ok(|e| icefield_join_semi_bytes(join, q, 4, w, 1, &mut ones, &mut count, e));
+        assert_eq!((*w, ones, count), (0b1110, 3, 4));
+        ok(|e| icefield_join_semi_bytes(join, q, 4, w, 1, null_mut(), null_mut(), e));
+        ok(|e| icefield_join_anti_bytes(join, q, 4, w, 1, &mut ones, e));
+        assert_eq!((*w, ones), (0b1, 1));
+        let small = call(|e| icefield_join_anti_bytes(join, q, 4, w, 0, &mut ones, e));
+        assert_eq!(small.0, ICEFIELD_BUFFER_TOO_SMALL);
+
+        let (mut removed, mut one) = (9, 9);
+        ok(|e| icefield_join_remove_bytes(join, b"ann".as_ptr(), 3, &mut removed, e));
+        ok(|e| icefield_join_remove_pair_bytes(join, null(), 0, 3, &mut one, e));
+        assert_eq!((removed, one), (2, 1));
+        ok(|e| icefield_join_remove_pair_bytes(join, b"eve".as_ptr(), 3, 1, &mut one, e));
+        assert_eq!(one, 0, "bob's row has the hash of eve");
+        ok(|e| icefield_join_insert_bytes(join, b"al".as_ptr(), 2, 4, e));
+        ok(|e| icefield_join_insert_batch_bytes(join, k, p, 1, e));
+        let mut merge: icefield_merge_report = std::mem::zeroed();
+        merge.struct_size = size_of_val(&merge);
+        ok(|e| icefield_join_merge(join, &mut merge, e));
+        let mut all: Vec<(u64, u64)> = Vec::new();
+        ok(|e| icefield_join_for_each(join, Some(gather), (&raw mut all).cast(), e));
+        all.sort_unstable();
+        assert_eq!((merge.pairs, &all[..]), (3, &[(2, 4), (3, 0), (3, 1)][..]));
+
+        let (status, message) =
+            call(|e| icefield_join_probe_count(join, [1].as_ptr(), 1, &mut count, e));
+        assert!(status == ICEFIELD_TYPE_MISMATCH && message.contains("_bytes"), "{message}");
+        let mut check: icefield_check_report = std::mem::zeroed();
+        check.struct_size = size_of_val(&check);
+        ok(|e| icefield_join_check(join, &mut check, null_mut(), e));
+        assert_eq!((check.is_clean, check.records), (1, 3));
+        ok(|e| icefield_join_close(&mut join, e));
+
+        let other = Some(other_hash as _);
+        let wrong =
+            call(|e| icefield_join_open_bytes(path, other, has, context, null(), &mut join, e));
+        assert_eq!(wrong.0, ICEFIELD_INVALID, "{}", wrong.1);
+        let wrong = call(|e| icefield_join_open(path, null(), &mut join, e));
+        assert_eq!(wrong.0, ICEFIELD_TYPE_MISMATCH, "{}", wrong.1);
+        ok(|e| icefield_join_open_bytes(path, hash, has, context, null(), &mut join, e));
+        ok(|e| icefield_join_probe_count_bytes(join, q, 4, &mut count, e));
+        assert_eq!(count, 2);
+        ok(|e| icefield_join_close(&mut join, e));
+        ok(|e| icefield_join_open_read_only_bytes(path, hash, has, context, null(), &mut join, e));
+        let refused = call(|e| icefield_join_insert_bytes(join, null(), 0, 3, e));
+        assert_eq!(refused.0, ICEFIELD_READ_ONLY);
         ok(|e| icefield_join_close(&mut join, e));
     }
 }

@@ -39,6 +39,13 @@ macro_rules! refused {
 }
 
 extern "C" fn visit(_: *mut c_void, _: *const u8, _: usize) {}
+extern "C" fn visit_pair(_: *mut c_void, _: u64, _: u64) {}
+extern "C" fn hash(_: *mut c_void, _: *const u8, len: usize) -> u64 {
+    len as u64
+}
+extern "C" fn has_key(_: *mut c_void, _: *const u8, _: usize, _: u64) -> u8 {
+    1
+}
 extern "C" fn visit_each(_: *mut c_void, _: usize, _: u8, _: *const u8, _: usize) {}
 
 #[test]
@@ -77,6 +84,7 @@ fn every_handle_may_be_null() {
         icefield_table_remove_batch(null(), null(), 0, null_mut());
         icefield_table_scan(null(), 0, 1, &mut null_mut());
         icefield_table_len(null(), w);
+        icefield_table_uuid(null(), b);
         icefield_table_stats(null(), null_mut(), null_mut());
         icefield_table_clear(null());
         icefield_table_reserve(null(), 1);
@@ -119,7 +127,18 @@ fn every_handle_may_be_null() {
         icefield_join_insert(null(), 1, 1);
         icefield_join_insert_batch(null(), w, w, 1);
         icefield_join_remove(null(), 1, w);
+        icefield_join_remove_batch(null(), w, 1, o);
         icefield_join_remove_pair(null(), 1, 1, b);
+        icefield_join_for_each(null(), Some(visit_pair), null_mut());
+        icefield_join_probe_count_bytes(null(), null(), 0, o);
+        icefield_join_probe_some_bytes(null(), null(), 0, o, o, 1, s, s);
+        icefield_join_probe_into_bytes(null(), null(), 0, 1, &mut null_mut(), s);
+        icefield_join_semi_bytes(null(), null(), 0, o, 1, o, o);
+        icefield_join_anti_bytes(null(), null(), 0, o, 1, o);
+        icefield_join_insert_bytes(null(), b, 1, 1);
+        icefield_join_insert_batch_bytes(null(), null(), w, 0);
+        icefield_join_remove_bytes(null(), b, 1, w);
+        icefield_join_remove_pair_bytes(null(), b, 1, 1, b);
         icefield_join_merge(null(), null_mut());
         icefield_join_len(null(), w);
         icefield_join_generation(null(), w);
@@ -193,6 +212,9 @@ fn every_handle_may_be_null() {
         "icefield_join_build_in_memory",
         "icefield_join_open",
         "icefield_join_open_read_only",
+        "icefield_join_build_bytes",
+        "icefield_join_open_bytes",
+        "icefield_join_open_read_only_bytes",
     ];
     let mut called = names;
     called.extend(without_status);
@@ -218,10 +240,17 @@ fn every_required_pointer_may_be_null() {
     let one = icefield_slice { data: null(), len: 1 };
     let record = icefield_record { key: one, value: one };
     let mut table = null_mut();
+    let (h, same, none): (icefield_hash_bytes, icefield_row_has_key, _) =
+        (Some(hash), Some(has_key), null_mut());
+    let name = icefield_slice { data: b, len: 1 };
+    let (k, mut names, mut join_at_path) = (&raw const name, null_mut(), null_mut());
     // SAFETY: null pointers are allowed, and the others are valid.
     unsafe {
         ok(|e| icefield_dlht_create(null(), &mut dlht, e));
         ok(|e| icefield_join_build_in_memory(w, w, 1, null(), &mut join, e));
+        let at = c_path(&place.path().join("names"));
+        let at = at.as_ptr();
+        ok(|e| icefield_join_build_bytes(at, k, w, 1, h, same, none, null(), &mut names, e));
         ok(|e| icefield_table_scan(words, 0, 1, &mut page, e));
         ok(|e| icefield_table_get_batch(texts, null(), 0, &mut values, e));
     }
@@ -340,6 +369,41 @@ fn every_required_pointer_may_be_null() {
         icefield_join_recovery(join, null_mut());
         icefield_join_check(join, null_mut(), null_mut());
         icefield_join_backup(join, no_text, null_mut());
+        icefield_join_remove_batch(join, null(), 1, o);
+        icefield_join_for_each(join, None, null_mut());
+        icefield_table_uuid(words, null_mut());
+        icefield_join_build_bytes(no_text, k, w, 1, h, same, none, null(), &mut join_at_path);
+        icefield_join_build_bytes(path, null(), w, 1, h, same, none, null(), &mut join_at_path);
+        icefield_join_build_bytes(path, k, null(), 1, h, same, none, null(), &mut join_at_path);
+        icefield_join_build_bytes(path, k, w, 1, None, same, none, null(), &mut join_at_path);
+        icefield_join_build_bytes(path, k, w, 1, h, None, none, null(), &mut join_at_path);
+        icefield_join_build_bytes(path, k, w, 1, h, same, none, null(), null_mut());
+        icefield_join_open_bytes(no_text, h, same, none, null(), &mut join_at_path);
+        icefield_join_open_bytes(path, None, same, none, null(), &mut join_at_path);
+        icefield_join_open_bytes(path, h, None, none, null(), &mut join_at_path);
+        icefield_join_open_bytes(path, h, same, none, null(), null_mut());
+        icefield_join_open_read_only_bytes(no_text, h, same, none, null(), &mut join_at_path);
+        icefield_join_open_read_only_bytes(path, None, same, none, null(), &mut join_at_path);
+        icefield_join_open_read_only_bytes(path, h, None, none, null(), &mut join_at_path);
+        icefield_join_open_read_only_bytes(path, h, same, none, null(), null_mut());
+        icefield_join_probe_count_bytes(names, null(), 1, o);
+        icefield_join_probe_count_bytes(names, k, 1, null_mut());
+        icefield_join_probe_some_bytes(names, null(), 1, o, o, 1, s, s);
+        icefield_join_probe_some_bytes(names, k, 1, null_mut(), o, 1, s, s);
+        icefield_join_probe_some_bytes(names, k, 1, o, null_mut(), 1, s, s);
+        icefield_join_probe_some_bytes(names, k, 1, o, o, 1, null_mut(), s);
+        icefield_join_probe_some_bytes(names, k, 1, o, o, 1, s, null_mut());
+        icefield_join_probe_into_bytes(names, null(), 1, 1, &mut null_mut(), s);
+        icefield_join_probe_into_bytes(names, k, 1, 1, null_mut(), s);
+        icefield_join_semi_bytes(names, null(), 1, o, 1, o, o);
+        icefield_join_semi_bytes(names, k, 1, null_mut(), 1, o, o);
+        icefield_join_anti_bytes(names, null(), 1, o, 1, o);
+        icefield_join_anti_bytes(names, k, 1, null_mut(), 1, o);
+        icefield_join_insert_bytes(names, null(), 1, 1);
+        icefield_join_insert_batch_bytes(names, null(), w, 1);
+        icefield_join_insert_batch_bytes(names, k, null(), 1);
+        icefield_join_remove_bytes(names, null(), 1, o);
+        icefield_join_remove_pair_bytes(names, null(), 1, 1, b);
     };
     // SAFETY: null pointers are allowed, and the others are valid.
     unsafe {
@@ -347,6 +411,7 @@ fn every_required_pointer_may_be_null() {
         icefield_values_free(&mut values);
         ok(|e| icefield_dlht_close(&mut dlht, e));
         ok(|e| icefield_join_close(&mut join, e));
+        ok(|e| icefield_join_close(&mut names, e));
     }
     close(words);
     close(texts);

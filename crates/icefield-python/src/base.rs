@@ -18,6 +18,14 @@ pub enum Mode {
     Write,
 }
 
+/// A table that other processes may open, too.
+#[derive(Clone)]
+pub struct Shared {
+    /// Absolute, because the current directory may change.
+    pub path: PathBuf,
+    pub uuid: u128,
+}
+
 /// The part of `icefield.Map` in Rust.
 #[pyclass(frozen, subclass, module = "icefield._icefield")]
 pub struct MapBase {
@@ -27,6 +35,8 @@ pub struct MapBase {
     pub design: &'static str,
     pub mode: Mode,
     pub verify: bool,
+    /// The table for other processes, if the map is read-only.
+    pub shared: Option<Shared>,
 }
 
 impl MapBase {

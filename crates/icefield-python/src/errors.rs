@@ -1,5 +1,7 @@
 //! Exceptions, and the one that each error of the library becomes.
 
+use std::path::Path;
+
 use icefield::Error;
 use pyo3::create_exception;
 use pyo3::exceptions::{
@@ -78,6 +80,14 @@ pub fn raised(error: Error) -> PyErr {
         Error::Full | Error::NoMemory { .. } => PyMemoryError::new_err(text),
         _ => IcefieldError::new_err(text),
     }
+}
+
+/// Returns the error of a read-only handle whose path has another table or index than the handle was made for.
+pub fn replaced(path: &Path, what: &str, before: &str) -> PyErr {
+    IcefieldError::new_err(format!(
+        "{}: another {what} has taken the place of the {before} one",
+        path.display()
+    ))
 }
 
 fn system_text(source: &std::io::Error) -> String {

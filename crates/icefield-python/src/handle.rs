@@ -7,7 +7,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::errors::{ForkedError, raised};
+use crate::errors::ForkedError;
 
 /// Number of forks between the process that imported the package and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ fn forks() -> u32 {
 }
 
 /// Opens a read-only table again, in a forked process.
-type Reopen<T> = Box<dyn Fn() -> icefield::Result<T> + Send + Sync>;
+type Reopen<T> = Box<dyn Fn() -> PyResult<T> + Send + Sync>;
 
 /// A table, until it is closed.
 pub struct Handle<T> {
@@ -118,7 +118,7 @@ impl<T> Handle<T> {
             ));
         };
         let old = self.state.load(Ordering::Acquire);
-        let new = State::boxed(reopen().map_err(raised)?);
+        let new = State::boxed(reopen()?);
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         // The old table is leaked: its threads do not exist in this process, and its locks may be held.
         let current = match self.state.compare_exchange(old, new, success, failure) {

@@ -1,6 +1,6 @@
 //! The class `JoinIndex`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use pyo3::types::PyType;
 
 use crate::batches::in_pieces;
 use crate::column::{Column, same_length};
-use crate::errors::{IcefieldError, raised};
+use crate::errors::{raised, replaced};
 use crate::handle::Handle;
 use crate::join_parts::{Rows, Source};
 use crate::output::{Output, column_of};
@@ -62,6 +62,8 @@ pub struct JoinIndex {
     handle: Handle<Index>,
     key_type: Type,
     path: PathBuf,
+    /// The path for other processes: the current directory may change.
+    absolute: PathBuf,
     mode: &'static str,
     verify: bool,
 }
@@ -133,11 +135,12 @@ impl JoinIndex {
     fn new(index: Index, path: PathBuf, mode: &'static str, verify: bool) -> PyResult<Self> {
         let key_type =
             named(if matches!(index, Index::Unsigned(_)) { "u64" } else { "i64" }, "key")?;
+        let absolute = std::path::absolute(&path)?;
         let reopen = (mode == "r").then(|| {
-            let path = path.clone();
-            Box::new(move || open_at(&path, true, verify)) as _
+            let (path, state) = (absolute.clone(), state_of(&index));
+            Box::new(move || reopened(&path, verify, state, "opened")) as _
         });
-        Ok(Self { handle: Handle::new(index, reopen), key_type, path, mode, verify })
+        Ok(Self { handle: Handle::new(index, reopen), key_type, path, absolute, mode, verify })
     }
 
     fn column(&self, keys: &Bound<'_, PyAny>) -> PyResult<Column> {
@@ -168,26 +171,34 @@ impl JoinIndex {
     }
 }
 
-/// Opens an index with keys of either type.
-fn open_at(path: &std::path::Path, read_only: bool, verify: bool) -> Result<Index> {
-    open_with(
-        path,
-        read_only,
-        &icefield::JoinIndex::<u64>::options().verify(verify),
-        &icefield::JoinIndex::<i64>::options().verify(verify),
-    )
+/// Returns the identifier of an index, and its generation.
+fn state_of(index: &Index) -> (u128, u64) {
+    either!(index, |index| (index.uuid(), index.generation()))
 }
 
+/// Opens the index of another handle again, for reading. `state` is that of the other handle: the index must be the
+/// same, and no older.
+fn reopened(path: &Path, verify: bool, state: (u128, u64), before: &str) -> PyResult<Index> {
+    let unsigned = icefield::JoinIndex::options().verify(verify);
+    let signed = icefield::JoinIndex::options().verify(verify);
+    let index = open_with(path, true, &unsigned, &signed).map_err(raised)?;
+    let (uuid, generation) = state_of(&index);
+    if uuid != state.0 || generation < state.1 {
+        return Err(replaced(path, "index", before));
+    }
+    Ok(index)
+}
+
+/// Opens an index with keys of either type.
 fn open_with(
-    path: &std::path::Path,
+    path: &Path,
     read_only: bool,
     unsigned: &JoinOptions<u64>,
     signed: &JoinOptions<i64>,
 ) -> Result<Index> {
     let opened = if read_only { unsigned.open_read_only(path) } else { unsigned.open(path) };
     match opened {
-        Err(Error::TypeMismatch { path: at, expected, found }) if found.contains("i64") => {
-            let _ = (at, expected);
+        Err(Error::TypeMismatch { found, .. }) if found.contains("i64") => {
             let opened = if read_only { signed.open_read_only(path) } else { signed.open(path) };
             opened.map(Index::Signed)
         }
@@ -369,14 +380,9 @@ impl JoinIndex {
         self.check_writable()?;
         let (py, index, column) = (keys.py(), self.handle.table()?, self.column(keys)?);
         let (keys, mut count) = (words(&column), 0);
-        // Each removal waits for the medium, so its pieces are short.
-        in_pieces(py, keys.len(), 1 << 10, |range| {
-            either!(&*index, &keys[range], |index, keys| {
-                for &key in keys {
-                    count += index.remove(key)?;
-                }
-                Ok(())
-            })
+        in_pieces(py, keys.len(), PIECE, |range| {
+            count += either!(&*index, &keys[range], |index, keys| index.remove_batch(keys)?);
+            Ok(())
         })?;
         Ok(count)
     }
@@ -465,11 +471,9 @@ impl JoinIndex {
                 "only an index that was opened with mode=\"r\" can be pickled: another process cannot share the writer",
             ));
         }
-        let (uuid, generation) = index
-            .handle
-            .with(|index| Ok(either!(index, |index| (index.uuid(), index.generation()))))?;
+        let (uuid, generation) = index.handle.with(|index| Ok(state_of(index)))?;
         let reopen = this.getattr("_reopen")?;
-        Ok((reopen, (std::path::absolute(&index.path)?, uuid, generation, index.verify)))
+        Ok((reopen, (index.absolute.clone(), uuid, generation, index.verify)))
     }
 
     #[staticmethod]
@@ -480,14 +484,7 @@ impl JoinIndex {
         generation: u64,
         verify: bool,
     ) -> PyResult<Self> {
-        let index = py.detach(|| open_at(&path, true, verify)).map_err(raised)?;
-        let found = either!(&index, |index| (index.uuid(), index.generation()));
-        if found.0 != uuid || found.1 < generation {
-            return Err(IcefieldError::new_err(format!(
-                "{}: another index has taken the place of the pickled one",
-                path.display()
-            )));
-        }
+        let index = py.detach(|| reopened(&path, verify, (uuid, generation), "pickled"))?;
         Self::new(index, path, "r", verify)
     }
 }

@@ -38,5 +38,5 @@ fn _icefield(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<pages::Pages>()?;
     #[cfg(feature = "bench")]
     module.add_function(wrap_pyfunction!(native::_native_get, module)?)?;
-    module.add_function(wrap_pyfunction!(opening::table_uuid, module)?)
+    Ok(())
 }

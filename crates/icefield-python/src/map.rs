@@ -8,11 +8,11 @@ use pyo3::exceptions::{PyKeyError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::arrow::RecordBatch;
-use crate::base::{MapBase, Mode};
+use crate::base::{MapBase, Mode, Shared};
 use crate::batches;
-use crate::errors::raised;
+use crate::errors::{raised, replaced};
 use crate::flat::Flat;
-use crate::opening::{Request, in_memory, parsed, uuid_at};
+use crate::opening::{Request, in_memory, parsed};
 use crate::pages::Pages;
 use crate::store::Store;
 use crate::types::named;
@@ -275,19 +275,23 @@ impl MapBase {
     }
 
     /// Returns the arguments with which a pickled map is opened again.
-    fn _reopen_arguments(&self, py: Python<'_>) -> PyResult<(PathBuf, u128, bool)> {
-        let path = match &self.path {
-            Some(path) if self.mode == Mode::Read => std::path::absolute(path)?,
-            _ => {
-                return Err(PyTypeError::new_err(
-                    "only a durable map that was opened with mode=\"r\" can be pickled: another process cannot share \
-                     a writable map or one in memory",
-                ));
-            }
+    fn _reopen_arguments(&self) -> PyResult<(PathBuf, u128, bool)> {
+        let Some(Shared { path, uuid }) = self.shared.clone() else {
+            return Err(PyTypeError::new_err(
+                "only a durable map that was opened with mode=\"r\" can be pickled: another process cannot share a \
+                 writable map or one in memory",
+            ));
         };
         self.handle.table()?;
-        let uuid = py.detach(|| uuid_at(&path)).map_err(raised)?;
         Ok((path, uuid, self.verify))
+    }
+
+    /// Returns an error if this is not the pickled table.
+    fn _check_uuid(&self, uuid: u128) -> PyResult<()> {
+        match &self.shared {
+            Some(shared) if shared.uuid != uuid => Err(replaced(&shared.path, "table", "pickled")),
+            _ => Ok(()),
+        }
     }
 
     #[pyo3(signature = (keys, default = None, out = None))]

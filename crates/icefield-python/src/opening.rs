@@ -1,15 +1,13 @@
 //! Opening of maps.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use icefield::storage::superblock;
-use icefield::storage::{Mapped, MappedOptions};
 use icefield::{AnyOptions, AnyTable, Dlht, DlhtMap, Error};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::base::{MapBase, Mode};
-use crate::errors::raised;
+use crate::base::{MapBase, Mode, Shared};
+use crate::errors::{raised, replaced};
 use crate::handle::Handle;
 use crate::store::Store;
 use crate::types::{Type, named};
@@ -39,14 +37,26 @@ impl Request {
             table.clear().map_err(raised)?;
         }
         let design = table.design();
-        let reopen = (self.mode == Mode::Read).then(|| {
-            let (path, options) = (self.path.clone(), self.options.clone());
-            Box::new(move || AnyTable::open_read_only_with(&path, &options).map(Store::durable))
-                as _
+        let shared = match self.mode {
+            Mode::Read => Some(Shared {
+                path: std::path::absolute(&self.path)?,
+                uuid: table.uuid().map_err(raised)?,
+            }),
+            Mode::Append | Mode::Write => None,
+        };
+        let reopen = shared.clone().map(|Shared { path, uuid }| {
+            let options = self.options.clone();
+            Box::new(move || {
+                let table = AnyTable::open_read_only_with(&path, &options).map_err(raised)?;
+                if table.uuid().map_err(raised)? != uuid {
+                    return Err(replaced(&path, "table", "opened"));
+                }
+                Ok(Store::durable(table))
+            }) as _
         });
         let handle = Handle::new(Store::durable(table), reopen);
-        let path = Some(self.path.clone());
-        Ok(MapBase { handle, types, path, design, mode: self.mode, verify: self.options.verify })
+        let (path, mode, verify) = (Some(self.path.clone()), self.mode, self.options.verify);
+        Ok(MapBase { handle, types, path, design, mode, verify, shared })
     }
 
     fn create(&self) -> PyResult<AnyTable> {
@@ -109,18 +119,6 @@ pub fn in_memory(types: [Type; 2], capacity: Option<u64>) -> PyResult<MapBase> {
         (Store::Records(table), "dlht-map")
     };
     let handle = Handle::new(store, None);
-    Ok(MapBase { handle, types, path: None, design, mode: Mode::Append, verify: false })
-}
-
-/// Returns the identifier of the table at `path`.
-pub fn uuid_at(path: &Path) -> icefield::Result<u128> {
-    let storage = Mapped::open_read_only(path, MappedOptions::default())?;
-    let [high, low] = superblock::read(&storage)?.1.uuid;
-    Ok(u128::from(high) << 64 | u128::from(low))
-}
-
-/// Returns the identifier of the table at `path`.
-#[pyfunction]
-pub fn table_uuid(py: Python<'_>, path: PathBuf) -> PyResult<u128> {
-    py.detach(|| uuid_at(&path)).map_err(raised)
+    let mode = Mode::Append;
+    Ok(MapBase { handle, types, path: None, design, mode, verify: false, shared: None })
 }

@@ -67,6 +67,18 @@ def test_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     icefield.Map.open(tmp_path / "t.ice", "str", "str").close()
     with pytest.raises(icefield.IcefieldError, match="another table"):
         pickle.loads(pickled)
+    monkeypatch.chdir(tmp_path)
+    with icefield.Map.open("old.ice", mode="r") as made:
+        # The pickle names the open table, although another one is at the path now, and the directory has changed.
+        os.rename("old.ice", "older.ice")
+        os.rename("t.ice", "old.ice")
+        monkeypatch.chdir("/")
+        pickled = pickle.dumps(made)
+        with pytest.raises(icefield.IcefieldError, match="another table"):
+            pickle.loads(pickled)
+        os.rename(tmp_path / "old.ice", tmp_path / "t.ice")
+        os.rename(tmp_path / "older.ice", tmp_path / "old.ice")
+        assert pickle.loads(pickled) == made
 
     index = icefield.JoinIndex.build(tmp_path / "i.ice", [1])
     with pytest.raises(TypeError, match='mode="r"'):
@@ -142,6 +154,9 @@ def test_fork(kind: str, tmp_path: Path) -> None:
             assert in_fork(lambda: sorted(made)) == "[1, 3]"
             assert in_fork(lambda: made.get_many([3])[0]) == "[3]"
             assert sorted(made) == [1, 3]
+            os.rename(tmp_path / "t.ice", tmp_path / "old.ice")
+            icefield.Map.open(tmp_path / "t.ice", "u64", "u64").close()
+            assert in_fork(lambda: made[3]) == "IcefieldError"
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -150,6 +165,11 @@ def test_fork_of_an_index(tmp_path: Path) -> None:
     reader = icefield.JoinIndex.open(tmp_path / "i.ice", mode="r")
     assert in_fork(lambda: index.count([1])) == "ForkedError"
     assert in_fork(lambda: reader.count([1])) == "1"
+    os.rename(tmp_path / "i.ice", tmp_path / "old.ice")
+    icefield.JoinIndex.build(tmp_path / "i.ice", [1]).close()
+    assert in_fork(lambda: reader.count([1])) == "IcefieldError"
+    os.rename(tmp_path / "i.ice", tmp_path / "new.ice")
+    os.rename(tmp_path / "old.ice", tmp_path / "i.ice")
     index.insert([2], [2])
     assert len(index) == 2
 

@@ -152,6 +152,7 @@ impl From<Opened> for AnyTable {
 /// assert!(words.check()?.is_clean());
 /// let beside = |name| words.path().with_file_name(name);
 /// assert!(words.backup(beside("copy.ice"))?.bytes > 0);
+/// assert_eq!(AnyTable::open(beside("copy.ice"))?.uuid()?, words.uuid()?);
 /// assert_eq!(words.salvage(beside("rescued.ice"))?.records, 1);
 /// words.clear()?;
 /// words.shrink_to_fit()?;
@@ -577,6 +578,15 @@ impl AnyTable {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.table.path()
+    }
+
+    /// Returns an identifier of the table that does not depend on its path. It does not change, and a backup has the
+    /// same one.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if both copies of the superblock are damaged.
+    pub fn uuid(&self) -> Result<u128> {
+        self.table.uuid()
     }
 
     /// Returns the recovery report of the table's opening.

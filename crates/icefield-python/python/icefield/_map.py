@@ -16,7 +16,7 @@ from collections.abc import (
 from types import TracebackType
 from typing import Any, Self, cast
 
-from icefield._icefield import Batches, IcefieldError, MapBase, RecordBatch, table_uuid
+from icefield._icefield import Batches, MapBase, RecordBatch
 
 _MISSING: Any = object()
 _PAGE = 1024
@@ -228,6 +228,6 @@ class Map(MapBase, MutableMapping[Any, Any]):
 
 def _reopen(cls: type[Map], path: str, uuid: int, verify: bool) -> Map:
     """Open the table of a pickled map."""
-    if table_uuid(path) != uuid:
-        raise IcefieldError(f"{path}: another table has taken the place of the pickled one")
-    return cast(Map, cls.open(path, mode="r", verify=verify))
+    reopened = cast(Map, cls.open(path, mode="r", verify=verify))
+    reopened._check_uuid(uuid)
+    return reopened

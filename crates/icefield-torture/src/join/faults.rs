@@ -163,7 +163,7 @@ impl Trial {
         if !allowed.contains(&found) {
             return Err(format!("holds {found:?}, which is not one of {allowed:?}"));
         }
-        for step in [Step::Insert(vec![(1, 1)]), Step::Merge, Step::Remove(1), Step::Merge] {
+        for step in [Step::Insert(vec![(1, 1)]), Step::Merge, Step::Remove(vec![1]), Step::Merge] {
             step.run(&index, &found).map_err(|trouble| format!("{step:?}: {trouble}"))?;
             found.apply(&step);
         }

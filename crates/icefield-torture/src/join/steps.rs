@@ -15,8 +15,8 @@ const PAYLOADS: u64 = 4;
 pub(super) enum Step {
     /// Adds pairs: a single pair by `insert`, several by `insert_batch`.
     Insert(Vec<(u64, u64)>),
-    /// Removes a key.
-    Remove(u64),
+    /// Removes keys: a single key by `remove`, several by `remove_batch`.
+    Remove(Vec<u64>),
     /// Removes one pair.
     RemovePair(u64, u64),
     /// Creates the next generation.
@@ -92,7 +92,8 @@ impl Step {
         match rng.below(16) {
             0..5 => Self::insert(rng, keys, 1),
             5..7 => Self::Insert((0..rng.below(9)).map(|_| pair(rng, keys)).collect()),
-            7..9 => Self::Remove(key(rng, keys)),
+            7 => Self::Remove(vec![key(rng, keys)]),
+            8 => Self::Remove((0..rng.below(5)).map(|_| key(rng, keys)).collect()),
             9..12 => {
                 let (key, payload) = pair(rng, keys);
                 Self::RemovePair(key, payload)
@@ -109,21 +110,19 @@ impl Step {
 
     /// Returns the states that a crash during the step may leave, including `before`. A batch may be cut anywhere.
     pub(super) fn outcomes(&self, before: &Pairs) -> Vec<Pairs> {
+        let after = |step: &Self| {
+            let mut state = before.clone();
+            state.apply(step);
+            state
+        };
         let mut states = vec![before.clone()];
         match self {
-            Self::Insert(pairs) => {
-                let cut = |count| {
-                    let mut state = before.clone();
-                    state.apply(&Self::Insert(pairs[..count].to_vec()));
-                    state
-                };
-                states.extend((1..=pairs.len()).map(cut));
-            }
-            step => {
-                let mut after = before.clone();
-                after.apply(step);
-                states.push(after);
-            }
+            Self::Insert(pairs) => states.extend(
+                (1..=pairs.len()).map(|count| after(&Self::Insert(pairs[..count].to_vec()))),
+            ),
+            Self::Remove(keys) => states
+                .extend((1..=keys.len()).map(|count| after(&Self::Remove(keys[..count].to_vec())))),
+            step => states.push(after(step)),
         }
         states
     }
@@ -139,8 +138,13 @@ impl Step {
                 [(key, payload)] => index.insert(key, payload)?,
                 _ => index.insert_batch(pairs)?,
             },
-            Self::Remove(key) => {
-                expect("remove", index.remove(*key)?, before.of(*key).count() as u64)?;
+            Self::Remove(keys) => {
+                let known =
+                    before.0.iter().filter(|(known, _)| keys.contains(known)).count() as u64;
+                match keys[..] {
+                    [key] => expect("remove", index.remove(key)?, known)?,
+                    _ => expect("remove_batch", index.remove_batch(keys)?, known)?,
+                }
             }
             Self::RemovePair(key, payload) => {
                 let known = before.0.contains(&(*key, *payload));
@@ -182,7 +186,7 @@ impl Pairs {
                 self.0.extend(pairs);
                 self.0.sort_unstable();
             }
-            Step::Remove(key) => self.0.retain(|(known, _)| known != key),
+            Step::Remove(keys) => self.0.retain(|(known, _)| !keys.contains(known)),
             Step::RemovePair(key, payload) => {
                 if let Ok(at) = self.0.binary_search(&(*key, *payload)) {
                     self.0.remove(at);

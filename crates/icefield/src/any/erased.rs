@@ -58,6 +58,7 @@ pub(super) trait Erased: Send + Sync {
     fn salvage(&self, path: &Path, types: &Types) -> Result<SalvageReport>;
     fn backup(&self, path: &Path) -> Result<BackupReport>;
     fn path(&self) -> &Path;
+    fn uuid(&self) -> Result<u128>;
 }
 
 impl<E: Engine> Erased for E {
@@ -152,5 +153,8 @@ impl<E: Engine> Erased for E {
     }
     fn path(&self) -> &Path {
         self.storage().path()
+    }
+    fn uuid(&self) -> Result<u128> {
+        E::uuid(self)
     }
 }

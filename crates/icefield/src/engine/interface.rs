@@ -163,6 +163,10 @@ pub trait Maintenance {
     fn storage(&self) -> &Self::Medium;
     /// Returns the region with the superblock.
     fn superblock(&self) -> &Region;
+    /// Returns the table's identifier.
+    fn uuid(&self) -> Result<u128> {
+        superblock::identity(self.storage(), self.superblock()).map(|identity| identity.uuid())
+    }
 
     fn len(&self) -> Result<u64>;
     fn capacity(&self) -> u64;

@@ -1,5 +1,6 @@
 //! The operations of an index.
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -277,6 +278,31 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
         self.core.change(&[Change::Remove(key.to_word())])
     }
 
+    /// Removes all pairs of each key; returns the number of removed pairs. Many removals share a fence. Durable and
+    /// visible when the call returns. After a crash or an error during the call, the pairs of a prefix of the keys may
+    /// have been removed.
+    ///
+    /// ```
+    /// let index = icefield::JoinIndex::in_memory(&[1, 2, 2], &[10, 20, 21])?;
+    /// assert_eq!(index.remove_batch(&[2, 3, 2])?, 2);
+    /// assert_eq!(index.len(), 1);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn remove_batch(&self, keys: &[K]) -> Result<u64> {
+        let mut removed = 0;
+        for keys in keys.chunks(super::log::WINDOW) {
+            // The effects of the changes in a window must not depend on one another, so each key is removed once.
+            let mut seen = HashSet::new();
+            let words = keys.iter().map(|key| key.to_word());
+            let changes = words.filter(|&key| seen.insert(key)).map(Change::Remove);
+            removed += self.core.change(&changes.collect::<Vec<_>>())?;
+        }
+        Ok(removed)
+    }
+
     /// Removes one pair, or one of several equal pairs; returns whether there was one.
     ///
     /// ```
@@ -387,8 +413,7 @@ impl<K: Word, M: Medium> JoinIndex<K, M> {
     /// ```
     #[must_use]
     pub fn uuid(&self) -> u128 {
-        let [high, low] = self.core.view().frame.identity.uuid;
-        u128::from(high) << 64 | u128::from(low)
+        self.core.view().frame.identity.uuid()
     }
 
     /// Sets the number of threads that a probe or merge may use, as [`JoinOptions::threads`] does.

@@ -41,7 +41,8 @@ const TOKEN: &[u8] = b"icefield";
 /// assert!(index.remove_pair(b"ann", 2)?);
 /// assert_eq!((index.remove(b"bob")?, index.len()), (1, 1));
 /// index.insert(b"bob", 1)?;
-/// assert_eq!(index.merge()?.pairs, 2);
+/// index.insert_batch(&[("ann", 2)])?;
+/// assert_eq!(index.merge()?.pairs, 3);
 /// assert!(index.hashes().check()?.is_clean() && !index.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -334,6 +335,15 @@ where
     /// As [`JoinIndex::insert`].
     pub fn insert(&self, key: &[u8], payload: u64) -> Result<()> {
         self.index.insert(self.key(key), payload)
+    }
+
+    /// Adds pairs, as [`JoinIndex::insert_batch`] does.
+    ///
+    /// # Errors
+    /// As [`JoinIndex::insert`].
+    pub fn insert_batch<B: AsRef<[u8]>>(&self, pairs: &[(B, u64)]) -> Result<()> {
+        let hashed = pairs.iter().map(|(key, payload)| (self.key(key.as_ref()), *payload));
+        self.index.insert_batch(&hashed.collect::<Vec<_>>())
     }
 
     /// Removes all pairs of a key, as [`JoinIndex::remove`] does. If another key has the same hash, each pair is

@@ -101,6 +101,15 @@ pub struct Identity {
 }
 
 /// Omits the seed, which would make it easy to choose keys that collide.
+impl Identity {
+    /// Returns the identifier as one number.
+    #[must_use]
+    pub fn uuid(&self) -> u128 {
+        let [high, low] = self.uuid;
+        u128::from(high) << 64 | u128::from(low)
+    }
+}
+
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
@@ -187,7 +196,11 @@ pub fn read(storage: &impl Medium) -> Result<(Region, Identity)> {
     Ok((region, identity))
 }
 
-fn identity(storage: &impl Medium, region: &Region) -> Result<Identity> {
+/// Reads the identity, as [`read`] does.
+///
+/// # Errors
+/// As for [`read`].
+pub fn identity(storage: &impl Medium, region: &Region) -> Result<Identity> {
     judge(storage.path(), copies(storage, region)?.map(|copy| load(storage, copy)))
 }
 

@@ -736,6 +736,21 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
         self.engine.storage().path()
     }
 
+    /// Returns an identifier of the table that does not depend on its path. It does not change, and a backup has the
+    /// same one.
+    ///
+    /// ```
+    /// let [one, other] = [(); 2].map(|()| icefield::DashEh::<u64, u64>::in_memory().unwrap());
+    /// assert_ne!(one.uuid()?, other.uuid()?);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`] if both copies of the superblock are damaged.
+    pub fn uuid(&self) -> Result<u128> {
+        self.engine.uuid()
+    }
+
     /// Returns a report on the opening of this table: the state that it found and the work of recovery.
     ///
     /// ```

@@ -26,6 +26,23 @@ impl JoinSource for OneKey {
     }
 }
 
+/// A source of keys with two pairs each.
+struct TwoEach(u64);
+
+impl JoinSource for TwoEach {
+    fn read(
+        &self,
+        part: usize,
+        parts: usize,
+        show: &mut dyn FnMut(&[u64], &[u64]) -> icefield::Result<()>,
+    ) -> icefield::Result<()> {
+        for key in (part as u64..self.0).step_by(parts) {
+            show(&[key, key], &[0, 1])?;
+        }
+        Ok(())
+    }
+}
+
 /// Returns the lines of the medium that `call` reads.
 fn lines(sim: &Sim, call: impl FnOnce()) -> u64 {
     let read = || sim.counters().line_reads.iter().map(|(_, lines)| lines).sum::<u64>();
@@ -200,4 +217,28 @@ fn pairs_are_found_in_parts() {
         assert_eq!(found.len() as u64, 10 * PAIRS);
         assert!((20..400).contains(&parts), "{parts}");
     }
+}
+
+/// Removals share fences, and each key is removed once.
+#[test]
+fn keys_are_removed_in_batches() {
+    const KEYS: u64 = 3000;
+    let sim = Sim::new(SimOptions { recording: false, counting: true, ..SimOptions::default() });
+    let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]).delta_limit(10_000);
+    let index = options.build_on(sim.clone(), &TwoEach(KEYS)).unwrap();
+    index.insert(1, 7).unwrap();
+    let keys: Vec<u64> = (0..KEYS).flat_map(|key| [key, key, KEYS + key]).collect();
+    let before = sim.counters().fences;
+    assert_eq!(index.remove_batch(&keys).unwrap(), 2 * KEYS + 1);
+    let fences = sim.counters().fences - before;
+    assert!(fences < KEYS / 100, "{fences} fences");
+    assert_eq!((index.remove_batch(&keys).unwrap(), index.remove_batch(&[]).unwrap()), (0, 0));
+    assert_eq!((index.len(), index.probe_count(&keys).unwrap()), (0, 0));
+    index.insert(2, 8).unwrap();
+    drop(index);
+
+    let index = options.open_on(Sim::from_image(&sim.image(), SimOptions::default())).unwrap();
+    assert_eq!((index.len(), index.probe_count(&keys).unwrap()), (1, 2));
+    assert!(index.check().unwrap().is_clean());
+    assert_eq!(index.merge().unwrap().pairs, 1);
 }
