@@ -47,12 +47,21 @@ def single(mapping, keys: list) -> None:
         mapping[key]
 
 
+def mixed(numbers: np.ndarray) -> np.ndarray:
+    """Return different keys that look random, for different numbers (the finaliser of splitmix64)."""
+    keys = numbers.astype("uint64")
+    for shift, factor in [(30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)]:
+        keys = (keys ^ (keys >> np.uint64(shift))) * np.uint64(factor)
+    return keys ^ (keys >> np.uint64(31))
+
+
 def probes(keys: np.ndarray, size: int, hits: int, rng: np.random.Generator) -> np.ndarray:
-    """Return a batch of which `hits` percent are keys; keys are even, misses are odd."""
-    batch = rng.choice(keys, size)
-    misses = rng.random(size) * 100 >= hits
-    batch[misses] |= np.uint64(1)
-    return batch
+    """Return a batch of which `hits` percent are keys. The others are made like the keys, of other numbers.
+
+    So absent keys are spread over the whole of an ordered index, and over the slots of a hash table, as keys are.
+    """
+    others = mixed(rng.integers(len(keys), 2 * len(keys), size))
+    return np.where(rng.random(size) * 100 < hits, rng.choice(keys, size), others)
 
 
 def main() -> None:
@@ -66,7 +75,7 @@ def main() -> None:
     parser.add_argument("--json", default=None)
     arguments = parser.parse_args()
     rng = np.random.default_rng(1)
-    keys = rng.permutation(arguments.keys).astype("uint64") * np.uint64(2654435761 * 2)
+    keys = mixed(rng.permutation(arguments.keys))
     directory = tempfile.TemporaryDirectory(dir=arguments.directory)
     rows: list[dict] = []
 

@@ -224,7 +224,8 @@ impl<M: Threading> Core<M> {
         end.unwrap_or(Ok(())).map(|()| ran)
     }
 
-    /// Runs a batch of gets with the best instruction set of the processor.
+    /// Runs a batch of gets with the best instruction set of the processor. `key` and `found` get numbers below `count`
+    /// only, on which callers rely for memory safety.
     #[inline]
     pub(super) fn get_all(
         &self,
@@ -349,8 +350,8 @@ where
         let at = self.start + at;
         let key = (self.key)(at);
         let look = Index::look::<M>(self.isa, line, key);
-        if look.is_hit() {
-            (self.found)(at, Some(look.value));
+        if look.is_answer(self.index) {
+            (self.found)(at, look.answer());
         } else {
             (self.found)(at, look.complete::<M>(self.index, line, key));
         }

@@ -1,5 +1,7 @@
 //! Get (§3.2.1): one line for most keys, no store, no waiting.
 
+use std::hint::select_unpredictable;
+
 use super::header::{BinState, Header, SLOTS_PER_BIN};
 use super::index::{Entry, Index};
 use super::layout::{
@@ -45,10 +47,19 @@ impl Look {
         self.is_found & self.is_quiet
     }
 
-    /// Returns `Some(None)` if there was no hit and the key is absent.
+    /// Returns whether the primary bucket answers: it has the key, or the key cannot be elsewhere. Returns `false` for
+    /// absent keys while bins may leave the index.
     #[inline(always)]
-    fn absent(self) -> Option<Option<u64>> {
-        absent(self.is_quiet, self.header)
+    pub(super) fn is_answer(&self, index: &Index) -> bool {
+        // One test of both: a slot of a link bucket, or a next index.
+        let elsewhere = self.header.valid() & LINK_SLOTS | index.next_address();
+        (self.is_found | (elsewhere == 0)) & self.is_quiet
+    }
+
+    /// Returns the answer of the primary bucket. No branch depends on whether the key was found.
+    #[inline(always)]
+    pub(super) fn answer(&self) -> Option<u64> {
+        select_unpredictable(self.is_found, Some(self.value), None)
     }
 
     /// Completes a get without a hit.
@@ -63,16 +74,16 @@ impl Look {
     }
 }
 
-/// Implements [`Look::absent`]. Out of line, so that hits have their own branch instead of a selection among all
-/// outcomes.
+/// Returns whether a key that is not in the primary bucket of `line` is absent.
 #[inline(never)]
-fn absent(is_quiet: bool, header: Header) -> Option<Option<u64>> {
+fn is_absent(is_quiet: bool, header: Header, index: &Index) -> bool {
     // A bin that was never written to may belong to the next index.
-    let is_answer = is_quiet & (header.valid() & LINK_SLOTS == 0) & !header.is_unwritten();
-    is_answer.then_some(None)
+    let may_have_left = header.is_unwritten() & index.is_leaving();
+    is_quiet & (header.valid() & LINK_SLOTS == 0) & !may_have_left
 }
 
-/// Implements [`Look::complete`]. Out of line, so that the loop of a batch stays small.
+/// Implements [`Look::complete`]. Out of line, so that hits have their own branch instead of a selection among all
+/// outcomes, and the loop of a batch stays small.
 #[inline(never)]
 fn complete<M: Threading>(
     is_quiet: bool,
@@ -81,7 +92,19 @@ fn complete<M: Threading>(
     line: &Line,
     key: u64,
 ) -> Option<u64> {
-    absent(is_quiet, header).unwrap_or_else(|| get_slowly::<M>(index, line, key))
+    if is_absent(is_quiet, header, index) {
+        return None;
+    }
+    if is_quiet & !header.is_unwritten() {
+        // The key may be in a link bucket.
+        let hit = index.find_linked(line, header.valid(), key);
+        let value = hit.map(|hit| hit.place.value().load(Ordering::Relaxed));
+        M::pause();
+        if Index::still(line, header) {
+            return value;
+        }
+    }
+    get_slowly::<M>(index, line, key)
 }
 
 /// Continues a get whose bin has left `index`.
@@ -143,18 +166,23 @@ impl Index {
     /// does not change meanwhile. Otherwise returns `None`, and the caller uses [`Index::get_slowly`].
     #[inline(always)]
     pub(super) fn get_quick<M: Threading>(
+        &self,
         isa: impl Isa,
         line: &Line,
         key: u64,
     ) -> Option<Option<u64>> {
         let look = Self::look::<M>(isa, line, key);
-        if look.is_hit() { Some(Some(look.value)) } else { look.absent() }
+        if look.is_hit() {
+            Some(Some(look.value))
+        } else {
+            is_absent(look.is_quiet, look.header, self).then_some(None)
+        }
     }
 
     /// Returns the value of `key` in this index, or its absence.
     #[inline]
     pub(super) fn get<M: Threading>(&self, line: &Line, key: u64) -> Step<Option<u64>> {
-        match Self::get_quick::<M>(Native::default(), line, key) {
+        match self.get_quick::<M>(Native::default(), line, key) {
             Some(answer) => Step::Done(answer),
             None => self.get_slowly::<M>(line, key),
         }

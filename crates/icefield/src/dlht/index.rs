@@ -249,6 +249,13 @@ impl Index {
         !self.next.load(Ordering::Acquire).is_null()
     }
 
+    /// Returns the address of the next index, or 0 if there is none.
+    #[inline(always)]
+    pub(super) fn next_address(&self) -> u64 {
+        // Acquire (E4): as in `next`.
+        self.next.load(Ordering::Acquire).addr() as u64
+    }
+
     #[inline(always)]
     pub(super) fn next(&self) -> Option<&Index> {
         // SeqCst (E4): pairs with `install`; the index is complete.

@@ -146,8 +146,16 @@ impl<K: Word, V: Word, M: Threading> DlhtTable<K, V, M> {
         same_length(keys.len(), found.len())?;
         self.core.get_all(
             keys.len(),
-            |at| keys[at].to_word(),
-            |at, word| found[at] = decoded(word),
+            |at| {
+                debug_assert!(at < keys.len());
+                // SAFETY: `Core::get_all` passes numbers below that of the keys.
+                unsafe { keys.get_unchecked(at) }.to_word()
+            },
+            |at, word| {
+                debug_assert!(at < found.len());
+                // SAFETY: as above; there are as many places as keys.
+                unsafe { *found.get_unchecked_mut(at) = decoded(word) };
+            },
         );
         Ok(())
     }

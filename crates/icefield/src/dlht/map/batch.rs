@@ -22,7 +22,6 @@ use crate::base::pipeline::{Stages, prefetch_read, prefetch_write, rolling, stag
 use crate::base::sync::Line;
 use crate::dlht::api::plain;
 use crate::dlht::batch::{LenDelta, STRETCH, peek};
-use crate::dlht::get::get_slowly;
 use crate::dlht::index::Index;
 use crate::dlht::mode::Threading;
 use crate::dlht::write::{Outcome, Rule};
@@ -35,7 +34,7 @@ const STAGE2: usize = 24;
 /// Prefetches the record of `hash`, or the link bucket that may contain its word.
 #[inline(always)]
 fn hint<K, V, M: Threading>(isa: impl Isa, index: &Index, line: &Line, hash: u64) {
-    match Index::get_quick::<M>(isa, line, hash) {
+    match index.get_quick::<M>(isa, line, hash) {
         Some(Some(word)) => hint_record::<K, V>(word),
         Some(None) => {}
         None => peek(index, line),
@@ -137,9 +136,11 @@ where
 
     #[inline(always)]
     fn run(&mut self, at: usize, (line, hash): (&'a Line, u64)) -> ControlFlow<()> {
-        let word = match Index::get_quick::<M>(self.isa, line, hash) {
-            Some(answer) => answer,
-            None => get_slowly::<M>(self.index, line, hash),
+        let look = Index::look::<M>(self.isa, line, hash);
+        let word = if look.is_answer(self.index) {
+            look.answer()
+        } else {
+            look.complete::<M>(self.index, line, hash)
         };
         // SAFETY: the caller has been pinned for `'g`, since before this word was read.
         self.found[at] = word.and_then(|word| unsafe {
