@@ -545,8 +545,9 @@ typedef struct {
 } icefield_check_report;
 
 /*
- Returns the hash of a key. The same key must have the same hash in every process. The rules of
- icefield_row_has_key hold.
+ Returns the hash of a key. The same key must have the same hash in every process. The library also calls it with the
+ 8 bytes `icefield`, by whose hash an opening recognizes the function, so it must accept keys of any length. The rules
+ of icefield_row_has_key hold.
  */
 typedef uint64_t (*icefield_hash_bytes)(void *context, const uint8_t *key, size_t len);
 
@@ -1156,8 +1157,8 @@ icefield_status icefield_join_build_bytes(const char *path,
                                           icefield_error **error);
 
 /*
- Opens the index of bytes at `path`, as icefield_join_open does. `hash` must be the function of the build; another
- one is ICEFIELD_INVALID. The other parameters are those of icefield_join_build_bytes.
+ Opens the index of bytes at `path`, as icefield_join_open does. `hash` must be the function of the build; one with
+ another hash of `icefield` is ICEFIELD_INVALID. The other parameters are those of icefield_join_build_bytes.
  */
 icefield_status icefield_join_open_bytes(const char *path,
                                          icefield_hash_bytes hash,
@@ -1298,8 +1299,8 @@ icefield_status icefield_join_remove(const icefield_join *join,
                                      icefield_error **error);
 
 /*
- Removes all pairs of `count` keys; many removals share a fence. After a crash or an error, the pairs of a prefix of
- the keys may have been removed. removed: optional; the number of pairs.
+ Removes all pairs of `count` keys, which are words; many removals share a fence. After a crash or an error, the pairs
+ of a prefix of the keys may have been removed. removed: optional; the number of pairs.
  */
 icefield_status icefield_join_remove_batch(const icefield_join *join,
                                            const uint64_t *keys,

@@ -9,11 +9,13 @@ use crate::error::{Failure, icefield_error};
 use crate::join::{Index, icefield_join};
 use crate::join_probes::{check_words, icefield_pairs, list_of, store, store_some};
 use crate::options::icefield_join_options;
-use crate::pointers::{handle, icefield_slice, is_null, optional, options, out, outs};
-use crate::pointers::{path, slice, slices};
+use crate::pointers::{
+    Out, handle, icefield_slice, is_null, optional, options, out, outs, path, slice, slices,
+};
 
-/// Returns the hash of a key. The same key must have the same hash in every process. The rules of
-/// icefield_row_has_key hold.
+/// Returns the hash of a key. The same key must have the same hash in every process. The library also calls it with the
+/// 8 bytes `icefield`, by whose hash an opening recognizes the function, so it must accept keys of any length. The rules
+/// of icefield_row_has_key hold.
 pub type icefield_hash_bytes =
     Option<unsafe extern "C" fn(context: *mut c_void, key: *const u8, len: usize) -> u64>;
 
@@ -63,6 +65,24 @@ fn functions(
     Ok((Box::new(hash), Box::new(verify)))
 }
 
+/// Returns the keys of a probe, or an error if places of results overlap them.
+///
+/// # Safety
+/// As [`slices`].
+unsafe fn keys_apart_from<'a>(
+    results: &[&Out<'_, u64>],
+    keys: *const icefield_slice,
+    count: usize,
+) -> Result<Vec<&'a [u8]>, Failure> {
+    // SAFETY: as this function.
+    let (array, keys) = unsafe { (slice(keys, count, "keys")?, slices(keys, count, "keys")?) };
+    for result in results {
+        result.apart(array)?;
+        keys.iter().try_for_each(|key| result.apart(key))?;
+    }
+    Ok(keys)
+}
+
 /// Builds an index of `count` pairs at `path`, as icefield_join_build does, with keys of any length.
 ///
 /// hash, has_key: required; called until the index is closed. context: their first argument. options: optional.
@@ -90,8 +110,8 @@ pub unsafe extern "C" fn icefield_join_build_bytes(
     })
 }
 
-/// Opens the index of bytes at `path`, as icefield_join_open does. `hash` must be the function of the build; another
-/// one is ICEFIELD_INVALID. The other parameters are those of icefield_join_build_bytes.
+/// Opens the index of bytes at `path`, as icefield_join_open does. `hash` must be the function of the build; one with
+/// another hash of `icefield` is ICEFIELD_INVALID. The other parameters are those of icefield_join_build_bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_join_open_bytes(
     path: *const c_char,
@@ -164,9 +184,9 @@ pub unsafe extern "C" fn icefield_join_probe_some_bytes(
 ) -> icefield_status {
     guarded!(error, {
         let join = handle(join, "join")?.bytes()?;
-        let keys = slices(keys, count, "keys")?;
         let positions = outs(positions, capacity, "positions")?;
         let payloads = outs(payloads, capacity, "payloads")?;
+        let keys = keys_apart_from(&[&positions, &payloads], keys, count)?;
         let (pairs, done) = (out(pairs, "pairs")?, out(done, "done")?);
         let mut found = Pairs::default();
         let probed = join.probe_some(&keys, capacity, &mut found)?;
@@ -205,8 +225,9 @@ pub unsafe extern "C" fn icefield_join_semi_bytes(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let (join, keys) = (handle(join, "join")?.bytes()?, slices(keys, count, "keys")?);
+        let join = handle(join, "join")?.bytes()?;
         let mut words = outs(words, word_count, "words")?;
+        let keys = keys_apart_from(&[&words], keys, count)?;
         check_words(count, word_count)?;
         let found = if pairs.is_null() {
             join.semi(&keys)?
@@ -232,8 +253,9 @@ pub unsafe extern "C" fn icefield_join_anti_bytes(
     error: *mut *mut icefield_error,
 ) -> icefield_status {
     guarded!(error, {
-        let (join, keys) = (handle(join, "join")?.bytes()?, slices(keys, count, "keys")?);
+        let join = handle(join, "join")?.bytes()?;
         let mut words = outs(words, word_count, "words")?;
+        let keys = keys_apart_from(&[&words], keys, count)?;
         check_words(count, word_count)?;
         store(&join.anti(&keys)?, &mut words, &mut optional(ones));
         Ok(())

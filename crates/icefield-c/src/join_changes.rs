@@ -93,8 +93,8 @@ pub unsafe extern "C" fn icefield_join_remove(
     })
 }
 
-/// Removes all pairs of `count` keys; many removals share a fence. After a crash or an error, the pairs of a prefix of
-/// the keys may have been removed. removed: optional; the number of pairs.
+/// Removes all pairs of `count` keys, which are words; many removals share a fence. After a crash or an error, the pairs
+/// of a prefix of the keys may have been removed. removed: optional; the number of pairs.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn icefield_join_remove_batch(
     join: *const icefield_join,

@@ -313,6 +313,10 @@ fn joins_of_bytes() {
         let small = call(|e| icefield_join_anti_bytes(join, q, 4, w, 0, &mut ones, e));
         assert_eq!(small.0, ICEFIELD_BUFFER_TOO_SMALL);
 
+        let over = probes.as_ptr().cast::<u64>().cast_mut();
+        let overlaps = call(|e| icefield_join_anti_bytes(join, q, 4, over, 1, &mut ones, e));
+        assert_eq!(overlaps.0, ICEFIELD_INVALID, "{}", overlaps.1);
+
         let (mut removed, mut one) = (9, 9);
         ok(|e| icefield_join_remove_bytes(join, b"ann".as_ptr(), 3, &mut removed, e));
         ok(|e| icefield_join_remove_pair_bytes(join, null(), 0, 3, &mut one, e));

@@ -65,6 +65,22 @@ impl Receive for Fixed<'_> {
             self.values[at..at + self.width].copy_from_slice(&bytes[..self.width]);
         }
     }
+
+    fn words(&mut self, first: usize, values: &[Option<u64>]) {
+        if self.width < 8 {
+            for (index, value) in values.iter().enumerate() {
+                self.word(first + index, *value);
+            }
+            return;
+        }
+        // Slices of the same length, so that the loop has no checks of bounds.
+        let (places, _) = self.values[first * 8..].as_chunks_mut::<8>();
+        let found = &mut self.found[first..first + values.len()];
+        for ((place, found), value) in places[..values.len()].iter_mut().zip(found).zip(values) {
+            *found = u8::from(value.is_some());
+            *place = value.map_or(self.default, u64::to_le_bytes);
+        }
+    }
 }
 
 /// Collects values of variable length.

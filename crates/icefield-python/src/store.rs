@@ -123,6 +123,13 @@ pub struct Page {
 pub trait Receive {
     fn value(&mut self, index: usize, value: Option<&[u8]>);
     fn word(&mut self, index: usize, value: Option<u64>);
+
+    /// Receives the values of the keys from `first` on.
+    fn words(&mut self, first: usize, values: &[Option<u64>]) {
+        for (index, value) in values.iter().enumerate() {
+            self.word(first + index, *value);
+        }
+    }
 }
 
 fn owned(bytes: &[u8]) -> Box<[u8]> {
@@ -322,9 +329,7 @@ impl Store {
                 keys.in_words(|first, keys| {
                     let values = &mut values[..keys.len()];
                     Table::get_batch(table, keys, values)?;
-                    for (index, value) in values.iter().enumerate() {
-                        found.word(first + index, *value);
-                    }
+                    found.words(first, values);
                     Ok(())
                 })
             }

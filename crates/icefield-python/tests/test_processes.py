@@ -65,8 +65,10 @@ def test_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FileNotFoundError):
         pickle.loads(pickled)
     icefield.Map.open(tmp_path / "t.ice", "str", "str").close()
-    with pytest.raises(icefield.IcefieldError, match="another table"):
+    with pytest.raises(icefield.IcefieldError, match="another table") as kept:
         pickle.loads(pickled)
+    icefield.Map.open(tmp_path / "t.ice").close()
+    assert kept.traceback, "kept, without keeping the other table open"
     monkeypatch.chdir(tmp_path)
     with icefield.Map.open("old.ice", mode="r") as made:
         # The pickle names the open table, although another one is at the path now, and the directory has changed.

@@ -335,13 +335,17 @@ impl AnyTable {
             let shown = self.value.show(&value.raw(), f);
             return shown.map(Some).ok_or_else(|| self.no_such_value());
         }
-        let (mut f, mut shown) = (Some(f), Ok(None));
+        let (mut f, mut shown) = (Some(f), None);
         self.table.visit(&key, &mut |value| {
             if let Some(f) = f.take() {
-                shown = self.value.show(value, f).map(Some).ok_or_else(|| self.no_such_value());
+                shown = Some(self.value.show(value, f));
             }
         })?;
-        shown
+        match shown {
+            None => Ok(None),
+            Some(Some(shown)) => Ok(Some(shown)),
+            Some(None) => Err(self.no_such_value()),
+        }
     }
 
     /// Returns `true` if `key` is present.
@@ -584,7 +588,8 @@ impl AnyTable {
     /// same one.
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if both copies of the superblock are damaged.
+    /// [`Error::Corrupt`] if both copies of the superblock are damaged, or the error with which the table would not open
+    /// after such damage.
     pub fn uuid(&self) -> Result<u128> {
         self.table.uuid()
     }

@@ -229,5 +229,10 @@ class Map(MapBase, MutableMapping[Any, Any]):
 def _reopen(cls: type[Map], path: str, uuid: int, verify: bool) -> Map:
     """Open the table of a pickled map."""
     reopened = cast(Map, cls.open(path, mode="r", verify=verify))
-    reopened._check_uuid(uuid)
+    try:
+        reopened._check_uuid(uuid)
+    except BaseException:
+        # Otherwise a caller that keeps the exception keeps the table open.
+        reopened.close()
+        raise
     return reopened

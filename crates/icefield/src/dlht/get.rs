@@ -97,6 +97,7 @@ fn complete<M: Threading>(
     }
     if is_quiet & !header.is_unwritten() {
         // The key may be in a link bucket.
+        M::pause();
         let hit = index.find_linked(line, header.valid(), key);
         let value = hit.map(|hit| hit.place.value().load(Ordering::Relaxed));
         M::pause();

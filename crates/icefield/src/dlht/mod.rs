@@ -58,7 +58,8 @@
 //!
 //! Linearization points:
 //! - *get*: the load of the value, or of the header for a miss, provided that the header is unchanged afterwards. This
-//!   also holds for a bin in transfer.
+//!   also holds for a bin in transfer. A header of 0 decides a miss only if there is no next index afterwards, or if
+//!   the bin's region has not moved.
 //! - *try_insert*, and *insert* of an absent key: the exchange that makes the slot `Valid`. It fails if the header has
 //!   changed; the bin is searched again then.
 //! - *update*, and *insert* of a present key: the store of the value in the claimed bin.
@@ -81,7 +82,7 @@
 //! | E1 | header (AcqRel exchange, Release) | header (Acquire) | the slots as the header describes them; the next index, for a bin that has left |
 //! | E2 | key, value (Release) | key, value (Relaxed), `fence(Acquire)`, header | the header change before the store |
 //! | E3 | `moved` (AcqRel), `open` (Release) | the same (Acquire) | every bin of the old index is frozen |
-//! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst), `current` (`PROTECTED`) | complete indexes |
+//! | E4 | `next`, `current` (SeqCst) | `next` (SeqCst; Acquire for its presence), `current` (`PROTECTED`) | complete indexes |
 //! | E5 | link numbers (AcqRel exchange) | the same (Acquire, or after E1) | a bucket that this bin owns |
 //! | E6 | top of a stack (AcqRel exchange) | the same (Acquire) | the number below it |
 //! | E7 | state of a region (AcqRel exchange) | the same (Acquire) | which index its bins belong to |

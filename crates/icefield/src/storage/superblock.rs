@@ -100,7 +100,6 @@ pub struct Identity {
     pub uuid: [u64; 2],
 }
 
-/// Omits the seed, which would make it easy to choose keys that collide.
 impl Identity {
     /// Returns the identifier as one number.
     #[must_use]
@@ -110,6 +109,7 @@ impl Identity {
     }
 }
 
+/// Omits the seed, which would make it easy to choose keys that collide.
 impl fmt::Debug for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity")
