@@ -2,66 +2,14 @@
 
 use std::ffi::c_char;
 
-use icefield::{JoinIndex, JoinStats};
+use icefield::JoinStats;
 
-use crate::error::icefield_status::{self, ICEFIELD_TYPE_MISMATCH};
-use crate::error::{Failure, icefield_error};
-use crate::join_bytes::ByteIndex;
+use crate::error::icefield_error;
+use crate::error::icefield_status;
+use crate::join_handle::{Index, any_index, icefield_join};
 use crate::options::{durability_code, icefield_join_options};
 use crate::pointers::{Versioned, check_report, handle, options, out, outs, path, report, slice};
 use crate::reports::{icefield_check_report, icefield_recovery_report, icefield_texts};
-
-/// An index for joins: pairs of a key and a payload, which is a word. Keys are words, or bytes of any length, and may
-/// have many pairs. Calls for keys of the other kind fail with ICEFIELD_TYPE_MISMATCH.
-pub struct icefield_join(pub(crate) Index);
-
-/// An index of either kind.
-pub(crate) enum Index {
-    Words(JoinIndex<u64>),
-    Bytes(ByteIndex),
-}
-
-/// Evaluates an expression for the index of either kind. The keys of an index of bytes are their hashes.
-macro_rules! any_index {
-    ($join:expr, |$index:ident| $call:expr) => {
-        match &$join.0 {
-            $crate::join::Index::Words($index) => $call,
-            $crate::join::Index::Bytes(index) => {
-                let $index = index.hashes();
-                $call
-            }
-        }
-    };
-}
-pub(crate) use any_index;
-
-impl icefield_join {
-    pub(crate) fn new(index: Index) -> *mut Self {
-        Box::into_raw(Box::new(Self(index)))
-    }
-
-    /// Returns the index, if its keys are words.
-    pub(crate) fn words(&self) -> Result<&JoinIndex<u64>, Failure> {
-        match &self.0 {
-            Index::Words(index) => Ok(index),
-            Index::Bytes(_) => Err(Failure::new(
-                ICEFIELD_TYPE_MISMATCH,
-                "the keys of this index are bytes; use the calls whose names end with `_bytes`",
-            )),
-        }
-    }
-
-    /// Returns the index, if its keys are bytes.
-    pub(crate) fn bytes(&self) -> Result<&ByteIndex, Failure> {
-        match &self.0 {
-            Index::Bytes(index) => Ok(index),
-            Index::Words(_) => Err(Failure::new(
-                ICEFIELD_TYPE_MISMATCH,
-                "the keys of this index are words; use the calls without `_bytes` in their names",
-            )),
-        }
-    }
-}
 
 /// Builds an index of `count` pairs at `path`, where nothing but an empty directory may exist, unless `replace` is 1.
 /// options: optional.

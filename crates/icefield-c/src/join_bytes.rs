@@ -2,68 +2,18 @@
 
 use std::ffi::{c_char, c_void};
 
-use icefield::{HashedJoinIndex, Pairs};
+use icefield::Pairs;
 
 use crate::error::icefield_status;
 use crate::error::{Failure, icefield_error};
-use crate::join::{Index, icefield_join};
+use crate::join_handle::{
+    Index, functions, icefield_hash_bytes, icefield_join, icefield_row_has_key,
+};
 use crate::join_probes::{check_words, icefield_pairs, list_of, store, store_some};
 use crate::options::icefield_join_options;
 use crate::pointers::{
-    Out, handle, icefield_slice, is_null, optional, options, out, outs, path, slice, slices,
+    Out, handle, icefield_slice, optional, options, out, outs, path, slice, slices,
 };
-
-/// Returns the hash of a key. The same key must have the same hash in every process. The library also calls it with the
-/// 8 bytes `icefield`, by whose hash an opening recognizes the function, so it must accept keys of any length. The rules
-/// of icefield_row_has_key hold.
-pub type icefield_hash_bytes =
-    Option<unsafe extern "C" fn(context: *mut c_void, key: *const u8, len: usize) -> u64>;
-
-/// Returns 1 if the row of a payload has the key, otherwise 0. The library calls it for pairs whose hash is that of the
-/// key. `key` is valid during the call only. Several threads may call it at once; it must not change or close the
-/// index, and must return: no exception and no longjmp may leave it.
-pub type icefield_row_has_key = Option<
-    unsafe extern "C" fn(context: *mut c_void, key: *const u8, len: usize, payload: u64) -> u8,
->;
-
-type Hash = Box<dyn Fn(&[u8]) -> u64 + Send + Sync>;
-type Verify = Box<dyn Fn(&[u8], u64) -> bool + Send + Sync>;
-/// An index that calls the caller's functions.
-pub(crate) type ByteIndex = HashedJoinIndex<Hash, Verify>;
-
-/// The caller's first argument of its functions.
-#[derive(Clone, Copy)]
-struct Context(*mut c_void);
-
-// SAFETY: the header requires that several threads may call the functions at once with this argument.
-unsafe impl Send for Context {}
-// SAFETY: as above.
-unsafe impl Sync for Context {}
-
-impl Context {
-    /// A method, so that closures capture the whole struct and not the pointer in it.
-    fn get(self) -> *mut c_void {
-        self.0
-    }
-}
-
-/// Returns the caller's functions as Rust's.
-fn functions(
-    hash: icefield_hash_bytes,
-    has_key: icefield_row_has_key,
-    context: *mut c_void,
-) -> Result<(Hash, Verify), Failure> {
-    let hash = hash.ok_or_else(|| is_null("hash"))?;
-    let has_key = has_key.ok_or_else(|| is_null("has_key"))?;
-    let context = Context(context);
-    // SAFETY: the caller passed a function of this type, which follows the rules of its type.
-    let hash = move |key: &[u8]| unsafe { hash(context.get(), key.as_ptr(), key.len()) };
-    let verify = move |key: &[u8], payload: u64| {
-        // SAFETY: as above.
-        unsafe { has_key(context.get(), key.as_ptr(), key.len(), payload) != 0 }
-    };
-    Ok((Box::new(hash), Box::new(verify)))
-}
 
 /// Returns the keys of a probe, or an error if places of results overlap them.
 ///

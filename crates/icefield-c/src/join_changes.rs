@@ -6,7 +6,7 @@ use icefield::{MergeKind, MergeReport};
 
 use crate::error::icefield_error;
 use crate::error::icefield_status;
-use crate::join::{any_index, icefield_join};
+use crate::join_handle::{any_index, icefield_join};
 use crate::pointers::{Versioned, check_report, handle, optional, path, report, slice};
 use crate::reports::{icefield_backup_report, nanoseconds};
 

@@ -8,7 +8,7 @@ use icefield::{Bitmap, Pairs, Word};
 use crate::bytes::too_small;
 use crate::error::icefield_status;
 use crate::error::{Failure, icefield_error};
-use crate::join::{any_index, icefield_join};
+use crate::join_handle::{any_index, icefield_join};
 use crate::pointers::{Out, handle, is_null, optional, out, outs, slice};
 
 /// The pairs that a probe finds: positions of probe keys, and payloads. A list is used again by later probes, which

@@ -28,6 +28,7 @@ mod error_calls;
 mod join;
 mod join_bytes;
 mod join_changes;
+mod join_handle;
 mod join_probes;
 mod objects;
 mod options;
@@ -45,7 +46,7 @@ const fn is_shared<T: Send + Sync>() {}
 const _: () = {
     is_shared::<table::icefield_table>();
     is_shared::<dlht::icefield_dlht>();
-    is_shared::<join::icefield_join>();
+    is_shared::<join_handle::icefield_join>();
 };
 
 pub use batches::*;
@@ -57,6 +58,7 @@ pub use error_calls::*;
 pub use join::*;
 pub use join_bytes::*;
 pub use join_changes::*;
+pub use join_handle::{icefield_hash_bytes, icefield_join, icefield_row_has_key};
 pub use join_probes::*;
 pub use options::*;
 pub use pointers::{icefield_record, icefield_slice};

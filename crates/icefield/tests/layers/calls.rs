@@ -62,6 +62,7 @@ pub const CALLS: &[Calls] = &[
             "salvage",
             "backup",
             "path",
+            "uuid",
             "recovery",
         ],
     },
@@ -155,6 +156,7 @@ pub const CALLS: &[Calls] = &[
             "salvage",
             "backup",
             "path",
+            "uuid",
             "recovery",
         ],
     },
@@ -176,7 +178,15 @@ pub const CALLS: &[Calls] = &[
     },
     Calls {
         owner: "JoinIndex",
-        changing: &["insert", "insert_batch", "remove", "remove_pair", "merge", "sync"],
+        changing: &[
+            "insert",
+            "insert_batch",
+            "remove",
+            "remove_batch",
+            "remove_pair",
+            "merge",
+            "sync",
+        ],
         reading: &[
             "probe_count",
             "probe",
@@ -201,7 +211,7 @@ pub const CALLS: &[Calls] = &[
     },
     Calls {
         owner: "HashedJoinIndex",
-        changing: &["insert", "remove", "remove_pair", "merge"],
+        changing: &["insert", "insert_batch", "remove", "remove_pair", "merge"],
         reading: &[
             "probe",
             "probe_into",

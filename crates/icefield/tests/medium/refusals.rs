@@ -266,6 +266,7 @@ impl Subject for JoinIndex<u64> {
             ("insert", self.insert(1, 2)),
             ("insert_batch", self.insert_batch(&[(1, 2)])),
             ("remove", self.remove(1).map(drop)),
+            ("remove_batch", self.remove_batch(&[1]).map(drop)),
             ("remove_pair", self.remove_pair(1, 1).map(drop)),
             ("merge", self.merge().map(drop)),
             ("sync", self.sync()),
@@ -322,6 +323,7 @@ impl Subject for Hashed {
     fn changes(&self) -> Answers {
         vec![
             ("insert", self.insert(b"a", 2)),
+            ("insert_batch", self.insert_batch(&[("a", 2)])),
             ("remove", self.remove(b"a").map(drop)),
             ("remove_pair", self.remove_pair(b"a", 1).map(drop)),
             ("merge", self.merge().map(drop)),
