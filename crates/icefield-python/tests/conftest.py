@@ -1,10 +1,18 @@
 """Fixtures: maps of every kind."""
 
+import contextlib
+import importlib
 import os
 from pathlib import Path
 
 import icefield
 import pytest
+
+# Polars has no package for free-threaded Python.
+pl = None
+with contextlib.suppress(ImportError):
+    pl = importlib.import_module("polars")
+needs_polars = pytest.mark.skipif(pl is None, reason="Polars is not installed")
 
 TABLES = ["dash-eh", "dash-lh", "iceberg", "plush"]
 

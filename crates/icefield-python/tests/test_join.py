@@ -4,11 +4,13 @@ from pathlib import Path
 
 import icefield
 import icefield.pandas
-import icefield.polars
 import numpy as np
 import pandas as pd
-import polars as pl
 import pytest
+from conftest import needs_polars, pl
+
+if pl:
+    import icefield.polars
 
 
 @pytest.mark.parametrize("key", ["u64", "i64"])
@@ -70,6 +72,7 @@ def test_bad_input(tmp_path: Path) -> None:
         index.join(np.array([1.5]))
 
 
+@needs_polars
 @pytest.mark.parametrize("with_nulls", [False, True])
 def test_frames(tmp_path: Path, with_nulls: bool) -> None:
     right = pl.DataFrame(

@@ -1,14 +1,13 @@
 """The protocol of mappings: CPython's own tests, and what they do not cover."""
 
 import doctest
+import importlib
 import tempfile
 from pathlib import Path
 
 import icefield
-import icefield._map
-import icefield.pandas
-import icefield.polars
 import pytest
+from conftest import pl
 from test import mapping_tests
 
 
@@ -141,7 +140,8 @@ def test_types(name: str, values: list, in_memory: bool, tmp_path: Path) -> None
 
 
 def test_documentation() -> None:
-    for module in (icefield, icefield._map, icefield.polars, icefield.pandas):
+    modules = ["icefield", "icefield._map", "icefield.pandas"] + ["icefield.polars"] * (pl is not None)
+    for module in map(importlib.import_module, modules):
         assert doctest.testmod(module).failed == 0
     for kind in (icefield.Map, icefield.JoinIndex):
         globs = {"icefield": icefield}
