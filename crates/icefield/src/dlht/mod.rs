@@ -58,8 +58,8 @@
 //!
 //! Linearization points:
 //! - *get*: the load of the value, or of the header for a miss, provided that the header is unchanged afterwards. This
-//!   also holds for a bin in transfer. A header of 0 decides a miss only if there is no next index afterwards, or if
-//!   the bin's region has not moved.
+//!   also holds for a bin in transfer. A header of 0 is a miss if there is no next index afterwards, or if the bin's
+//!   region has not moved.
 //! - *try_insert*, and *insert* of an absent key: the exchange that makes the slot `Valid`. It fails if the header has
 //!   changed; the bin is searched again then.
 //! - *update*, and *insert* of a present key: the store of the value in the claimed bin.

@@ -123,7 +123,8 @@ where
 
 impl<K: Word> JoinOptions<K> {
     /// Builds an index whose keys are bytes. It stores their hashes; `hash` must return the same hashes in every
-    /// process. `verify` returns whether the row with the given payload has the given key. See [`HashedJoinIndex`] for
+    /// process. It is also called with the bytes `icefield`, by whose hash an opening recognizes the function. `verify`
+    /// returns whether the row with the given payload has the given key. See [`HashedJoinIndex`] for
     /// an example.
     ///
     /// # Errors

@@ -746,8 +746,8 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corrupt`] if both copies of the superblock are damaged, or the error with which the table would not open
-    /// after such damage.
+    /// [`Error::Corrupt`], [`Error::NotFound`] or [`Error::FormatVersion`] if both copies of the superblock have been
+    /// damaged since the opening.
     pub fn uuid(&self) -> Result<u128> {
         self.engine.uuid()
     }

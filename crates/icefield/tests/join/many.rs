@@ -9,38 +9,27 @@ use std::sync::atomic::Ordering::Relaxed;
 use icefield::storage::sim::{Sim, SimOptions};
 use icefield::{HashedJoinIndex, JoinIndex, JoinSource};
 
-/// A source of pairs that all have the key 7, with all payloads below the given number.
-struct OneKey(u64);
+/// A source of the pairs with the numbers below the given one.
+struct Numbered(fn(u64) -> (u64, u64), u64);
 
-impl JoinSource for OneKey {
+impl JoinSource for Numbered {
     fn read(
         &self,
         part: usize,
         parts: usize,
         show: &mut dyn FnMut(&[u64], &[u64]) -> icefield::Result<()>,
     ) -> icefield::Result<()> {
-        for payload in (part as u64..self.0).step_by(parts) {
-            show(&[7], &[payload])?;
+        for number in (part as u64..self.1).step_by(parts) {
+            let (key, payload) = self.0(number);
+            show(&[key], &[payload])?;
         }
         Ok(())
     }
 }
 
-/// A source of keys with two pairs each.
-struct TwoEach(u64);
-
-impl JoinSource for TwoEach {
-    fn read(
-        &self,
-        part: usize,
-        parts: usize,
-        show: &mut dyn FnMut(&[u64], &[u64]) -> icefield::Result<()>,
-    ) -> icefield::Result<()> {
-        for key in (part as u64..self.0).step_by(parts) {
-            show(&[key, key], &[0, 1])?;
-        }
-        Ok(())
-    }
+/// Returns a source of pairs that all have the key 7, with all payloads below the given number.
+fn one_key(payloads: u64) -> Numbered {
+    Numbered(|payload| (7, payload), payloads)
 }
 
 /// Returns the lines of the medium that `call` reads.
@@ -57,7 +46,7 @@ fn the_first_match_decides() {
     const PAIRS: u64 = 20_000;
     let sim = Sim::new(SimOptions { recording: false, counting: true, ..SimOptions::default() });
     let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]);
-    let index = options.build_on(sim.clone(), &OneKey(PAIRS)).unwrap();
+    let index = options.build_on(sim.clone(), &one_key(PAIRS)).unwrap();
     let all = lines(&sim, || assert_eq!(index.probe_count(&[7]).unwrap(), PAIRS));
     assert!(all > PAIRS / 5, "{all}");
     assert!(lines(&sim, || assert_eq!(index.semi(&[7]).unwrap().count_ones(), 1)) < 10);
@@ -90,7 +79,7 @@ fn removed_pairs_are_replayed_together() {
     const PAIRS: u64 = 20_000;
     let sim = Sim::new(SimOptions { recording: false, counting: true, ..SimOptions::default() });
     let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]);
-    let index = options.build_on(sim.clone(), &OneKey(PAIRS)).unwrap();
+    let index = options.build_on(sim.clone(), &one_key(PAIRS)).unwrap();
     (0..500).for_each(|payload| assert!(index.remove_pair(7, payload).unwrap()));
     index.insert(8, 1).unwrap();
     (500..1000).for_each(|payload| assert!(index.remove_pair(7, payload).unwrap()));
@@ -195,7 +184,7 @@ fn pairs_are_found_in_parts() {
     let keys: Vec<u64> = (0..100_000).map(|at| if at % 10_000 == 0 { 7 } else { at + 8 }).collect();
     for threads in [1, 4] {
         let options = JoinIndex::<u64>::options().threads(threads);
-        let index = options.build_in_memory_from(&OneKey(PAIRS)).unwrap();
+        let index = options.build_in_memory_from(&one_key(PAIRS)).unwrap();
         index.insert(8, 1).unwrap();
         let mut pairs = icefield::Pairs::default();
         // The key 8 is not among the keys, but in the delta store, which is therefore searched, too.
@@ -225,7 +214,9 @@ fn keys_are_removed_in_batches() {
     const KEYS: u64 = 3000;
     let sim = Sim::new(SimOptions { recording: false, counting: true, ..SimOptions::default() });
     let options = JoinIndex::<u64>::options().threads(1).hash_seed([1, 2]).delta_limit(10_000);
-    let index = options.build_on(sim.clone(), &TwoEach(KEYS)).unwrap();
+    let index = options
+        .build_on(sim.clone(), &Numbered(|number| (number / 2, number % 2), 2 * KEYS))
+        .unwrap();
     index.insert(1, 7).unwrap();
     let keys: Vec<u64> = (0..KEYS).flat_map(|key| [key, key, KEYS + key]).collect();
     let before = sim.counters().fences;
