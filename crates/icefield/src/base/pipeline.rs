@@ -21,7 +21,9 @@
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
-pub use super::group::prefetch::{prefetch_read, prefetch_second_level, prefetch_write};
+pub use super::group::prefetch::{
+    fills_first_level_slowly, prefetch_read, prefetch_second_level, prefetch_write,
+};
 
 /// The longest ring. Beyond this length the processor has no fill buffers left, and entries would leave the first-level
 /// cache.

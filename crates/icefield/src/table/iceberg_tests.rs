@@ -1,8 +1,10 @@
 //! Tables on the simulated medium, small enough for Miri.
 
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::base::hash::{Hash, HashKind};
 use crate::engine::iceberg::Yards;
 use crate::storage::sim::{Sim, SimOptions};
 use crate::{Decision, Durability, Iceberg, IcebergOptions, Key, OnFailure, Op, Result, Value};
@@ -169,6 +171,51 @@ fn records_in_the_back_yard_are_found_after_every_step() -> Result<()> {
         }
         table.clear()?;
         check(&table, 0..0)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn batches_find_what_single_reads_find() -> Result<()> {
+    // Keys with one fingerprint, so that reads find many candidates.
+    let hash = Hash::new(HashKind::default(), [1, 2]);
+    let mut alike = (1..).filter(|&key| hash.word(key) >> 56 == 77);
+    for yards in [Yards { front: 2, back: 1 }, Yards { front: 64, back: 8 }] {
+        for batch in [1, 20, 48, 900] {
+            let mut known: HashSet<u64> = (0..20).chain(alike.by_ref().take(20)).collect();
+            let table =
+                tiny::<u64, u64>().yards(yards).create_on(Sim::new(SimOptions::default()))?;
+            table.put_batch(&known.iter().map(|&key| (key, key + 1)).collect::<Vec<_>>())?;
+            // Runs of present keys, of absent ones, and of both, long enough for both rings of a batch.
+            let present: Vec<u64> = known.iter().copied().collect();
+            let absent = |n: u64| if n % 5 == 0 { alike.next() } else { Some(1_000_000 + n) };
+            let keys: Vec<u64> = (0..900)
+                .filter_map(absent)
+                .enumerate()
+                .map(|(n, absent)| match n / 150 % 3 {
+                    0 => present[n % 40],
+                    1 => absent,
+                    _ => [present[n % 40], absent][n * 7 / 4 % 2],
+                })
+                .collect();
+            for keys in keys.chunks(batch) {
+                let mut failed = Ok(());
+                table.get_batch_with(keys, |index, value| {
+                    let (key, is_known) = (keys[index], known.contains(&keys[index]));
+                    assert_eq!(value.copied(), is_known.then_some(key + 1), "key {key}");
+                    // Keys come after the batch has looked for them ahead, and the table doubles meanwhile.
+                    if index % 16 == 0 {
+                        for &next in keys.iter().skip(index + 1).take(10) {
+                            failed = std::mem::replace(&mut failed, Ok(()))
+                                .and(table.put(next, next + 1));
+                            known.insert(next);
+                        }
+                    }
+                })?;
+                failed?;
+            }
+            assert!(table.check()?.is_clean());
+        }
     }
     Ok(())
 }

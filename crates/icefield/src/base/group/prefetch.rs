@@ -1,5 +1,30 @@
 //! Hints to the processor that a line is about to be read or written. They never fault, regardless of the address.
 
+use std::sync::LazyLock;
+
+/// Returns whether many reads in flight are faster with [`prefetch_second_level`] than with [`prefetch_read`], although
+/// each of them then waits for the second-level cache. That is so for Intel's processors, whose first level has few
+/// buffers for line fills; see docs/decisions/0128-iceberg-and-dash-reads.md.
+#[inline]
+pub fn fills_first_level_slowly() -> bool {
+    static IS_INTEL: LazyLock<bool> = LazyLock::new(is_intel);
+    *IS_INTEL
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn is_intel() -> bool {
+    // SAFETY: every processor of this architecture has the instruction `cpuid`.
+    #[allow(unused_unsafe, reason = "newer versions of Rust declare it safe")]
+    let found = unsafe { core::arch::x86_64::__cpuid(0) };
+    let name = [found.ebx, found.edx, found.ecx].map(u32::to_le_bytes);
+    name.as_flattened() == b"GenuineIntel"
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(miri))))]
+fn is_intel() -> bool {
+    false
+}
+
 /// Prefetches the line of `address` for reading.
 #[inline(always)]
 pub fn prefetch_read<T>(address: *const T) {

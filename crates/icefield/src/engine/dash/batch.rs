@@ -20,7 +20,9 @@ use super::search::place_of;
 use super::segment::Target;
 use super::writer::{Ahead, Writer};
 use crate::Result;
-use crate::base::pipeline::{self, prefetch_read, prefetch_write};
+use crate::base::pipeline::{
+    self, fills_first_level_slowly, prefetch_read, prefetch_second_level, prefetch_write,
+};
 use crate::base::reclaim::PROTECTED;
 use crate::engine::LookupKey;
 use crate::engine::slots::batch::BatchTable;
@@ -37,6 +39,8 @@ const RING: usize = 48;
 const READ_RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
+/// From this size on, the caches do not hold most of the buckets.
+const UNCACHED_BYTES: u64 = 32 << 20;
 
 impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
     /// The first stage: finds a key's buckets. Inlined into the ring, so that the entries of the ring are read word by
@@ -181,10 +185,18 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
         mut found: impl FnMut(usize, Option<u64>) -> Result<()>,
     ) -> Result<()> {
         let pin = self.core.pin();
+        let to_second_level =
+            self.core.segments.len() >= UNCACHED_BYTES && fills_first_level_slowly();
         let mut failure = Ok(());
         let reads = pipeline::stages_with_record(
             |index| (self.ahead(self.core.records.hash_key(&key(index)).hash), 0),
-            |(ahead, _)| ask(&ahead, prefetch_read),
+            |(ahead, _)| {
+                if to_second_level {
+                    ask(&ahead, prefetch_second_level);
+                } else {
+                    ask(&ahead, prefetch_read);
+                }
+            },
             |(ahead, candidates)| {
                 *candidates = self.core.storage.read_unvalidated(|| self.peek(ahead));
             },

@@ -1,31 +1,25 @@
-//! Batches. Reads go through the ring (`base::pipeline`), which prefetches for the following reads. Writes run in whole
-//! windows (`window`), whose slots are all prefetched together while the preceding window is made durable. Where a
-//! fence costs nothing, writes go through the ring, too (`unfenced_batch`).
-
-use std::ops::ControlFlow;
+//! Batches. Reads (`reads`) go through the ring (`base::pipeline`), which prefetches for the following reads. Writes run
+//! in whole windows (`window`), whose slots are all prefetched together while the preceding window is made durable.
+//! Where a fence costs nothing, writes go through the ring, too (`unfenced_batch`).
 
 use super::Iceberg;
-use super::core::{Core, place_of};
-use super::fingerprints::candidates_back;
+use super::core::Core;
 use super::held::WINDOW;
 use super::layout::{Shape, Slot, fingerprint};
+use super::reads::Reads;
 use super::unfenced_batch::{BURST, UnfencedBatch, Writes};
 use super::window::Writer;
 use crate::Result;
 use crate::base::group::{Isa, Kernel, dispatch};
-use crate::base::pipeline::{self, Stages, prefetch_read, prefetch_second_level, prefetch_write};
+use crate::base::pipeline::{self, prefetch_read, prefetch_write};
 use crate::engine::LookupKey;
-use crate::engine::slots::EpochGuard;
 use crate::engine::slots::batch::{BatchTable, BatchWriter};
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
 
-/// The ring of reads fetches fingerprints `READ_RING` operations ahead, and inspects them `READ_PEEK` operations ahead
-/// to fetch slots.
-const READ_RING: usize = 64;
-const READ_PEEK: usize = 24;
-/// The same distances for the writes of an unfenced batch (`unfenced_batch`).
+/// The ring of an unfenced batch (`unfenced_batch`) fetches fingerprints `RING` operations ahead, and inspects them
+/// `PEEK` operations ahead to fetch slots.
 const RING: usize = 48;
 const PEEK: usize = 16;
 
@@ -34,61 +28,6 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     pub(super) fn fetch_line(&self, hash: u64, hint: impl Fn(*const crate::base::sync::Line)) {
         hint(self.buckets.line(&self.storage, self.shape().front(hash)).0);
-    }
-
-    /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate, both are
-    /// the same, which costs less than an unpredictable branch. Without a candidate it fetches the words of the back
-    /// buckets, if the key may be there. A hint only.
-    #[inline(always)]
-    fn fetch_slots(&self, isa: impl Isa, hash: u64, mask: u64) -> Option<[&Slot; 2]> {
-        let shape = self.shape();
-        let bucket = shape.front(hash);
-        let line = self.buckets.line(&self.storage, bucket);
-        let candidates = line.candidates_on(isa, fingerprint(hash), mask);
-        if candidates == 0 {
-            if self.buckets.leads_behind(&self.storage, shape, hash) {
-                self.fetch_words(shape.back(hash));
-            }
-            return None;
-        }
-        let others = candidates & (candidates - 1);
-        let others = if others == 0 { candidates } else { others };
-        let slots = self.buckets.front_bucket(bucket)?;
-        let first = slots.get(candidates.trailing_zeros() as usize)?;
-        let second = slots.get(others.trailing_zeros() as usize)?;
-        prefetch_second_level(first);
-        prefetch_second_level(second);
-        Some([first, second])
-    }
-
-    /// Fetches the bytes to which the slot of a key refers, if it is one of the two. A hint only.
-    #[inline(always)]
-    fn fetch_references(&self, [first, second]: [&Slot; 2], hash: u64) {
-        let words = |slot: &Slot| slot.load(&self.storage, None);
-        let fetch = |slot: &Slot| {
-            self.records.prefetch(&self.storage, hash, || words(slot), prefetch_second_level)
-        };
-        if !fetch(first) && !std::ptr::eq(first, second) {
-            fetch(second);
-        }
-    }
-
-    /// Searches the words of the two back buckets and fetches the first candidate slot. A hint only.
-    #[inline(always)]
-    fn fetch_back_slot(&self, hash: u64) {
-        let shape = self.shape();
-        if !self.buckets.leads_behind(&self.storage, shape, hash) {
-            return;
-        }
-        let buckets = shape.back(hash);
-        let words = buckets.map(|bucket| self.buckets.back_word(&self.storage, bucket).load());
-        let candidates = candidates_back(words, fingerprint(hash));
-        if candidates != 0 {
-            let (which, slot) = place_of(candidates);
-            if let Some(slot) = self.buckets.back_at(buckets[which], slot) {
-                prefetch_second_level(slot);
-            }
-        }
     }
 
     /// Fetches everything that an insert of this hash probably accesses: fingerprints, a slot, and the words of its back
@@ -175,112 +114,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     #[inline(always)]
-    fn fetch_words(&self, buckets: [u64; 2]) {
+    pub(super) fn fetch_words(&self, buckets: [u64; 2]) {
         for bucket in buckets {
             prefetch_read(self.buckets.back_word(&self.storage, bucket).0);
-        }
-    }
-}
-
-/// The reads of a batch, compiled for each instruction set.
-struct Reads<'a, R: RecordForm, M: Medium, F, G> {
-    table: &'a Iceberg<R, M>,
-    count: usize,
-    key: F,
-    found: G,
-}
-
-impl<'k, R, M, F, G> Kernel for Reads<'_, R, M, F, G>
-where
-    R: RecordForm,
-    M: Medium,
-    F: Fn(usize) -> Raw<'k>,
-    G: FnMut(usize, Option<u64>) -> Result<()>,
-{
-    type Output = Result<()>;
-
-    #[inline(always)]
-    fn run<I: Isa>(self, isa: I) -> Result<()> {
-        let pin = self.table.core.pin();
-        let (count, mut failure) = (self.count, Ok(()));
-        let mask = self.table.core.buckets.front_mask();
-        let shape = self.table.core.shape();
-        let ring = Ring { reads: self, isa, mask, shape, pin: &pin, failure: &mut failure };
-        pipeline::rolling_in_bursts::<BURST, _>(count, READ_RING, READ_PEEK, ring);
-        failure
-    }
-}
-
-struct Ring<'r, R, I> {
-    reads: R,
-    isa: I,
-    /// A mask of the slots of a front bucket.
-    mask: u64,
-    /// The shape at the start, or when a read last needed a whole search.
-    shape: Shape,
-    pin: &'r EpochGuard<'r>,
-    failure: &'r mut Result<()>,
-}
-
-/// A prefetched read: the hash of its key, and two slots of which one probably holds its record. The references stay
-/// valid whatever happens to the table, because yards are never unmapped.
-#[derive(Clone, Copy)]
-struct Ahead<'a> {
-    hash: u64,
-    slots: Option<[&'a Slot; 2]>,
-}
-
-impl<'a, 'k, R, M, F, G, I> Stages for Ring<'_, Reads<'a, R, M, F, G>, I>
-where
-    R: RecordForm,
-    M: Medium,
-    F: Fn(usize) -> Raw<'k>,
-    G: FnMut(usize, Option<u64>) -> Result<()>,
-    I: Isa,
-{
-    type Entry = Ahead<'a>;
-
-    #[inline(always)]
-    fn locate(&mut self, index: usize) -> Ahead<'a> {
-        let core = &self.reads.table.core;
-        let hash = core.records.hash_key(&(self.reads.key)(index)).hash;
-        core.fetch_line(hash, prefetch_read);
-        Ahead { hash, slots: None }
-    }
-
-    #[inline(always)]
-    fn inspect(&mut self, ahead: &mut Ahead<'a>) {
-        ahead.slots = self.reads.table.core.fetch_slots(self.isa, ahead.hash, self.mask);
-    }
-
-    #[inline(always)]
-    fn prefetch_record(&mut self, ahead: &mut Ahead<'a>) {
-        let core = &self.reads.table.core;
-        match ahead.slots {
-            None => core.fetch_back_slot(ahead.hash),
-            Some(slots) => core.fetch_references(slots, ahead.hash),
-        }
-    }
-
-    #[inline(always)]
-    fn run(&mut self, index: usize, ahead: Ahead<'a>) -> ControlFlow<()> {
-        let Reads { table, key, found, .. } = &mut self.reads;
-        let (Ahead { hash, slots }, core, key) = (ahead, &table.core, key(index));
-        let (isa, shape) = (self.isa, self.shape);
-        let value =
-            match slots.and_then(|slots| core.lookup_in(isa, shape, slots, hash, key.word())) {
-                Some(word) => Ok(Some(word)),
-                None => {
-                    self.shape = core.shape();
-                    core.lookup_on(self.isa, self.pin, &LookupKey::new(hash, &key))
-                }
-            };
-        match value.and_then(|word| found(index, word)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                *self.failure = Err(error);
-                ControlFlow::Break(())
-            }
         }
     }
 }
@@ -409,7 +245,7 @@ impl<R: RecordForm, M: Medium> BatchTable for Iceberg<R, M> {
         key: impl Fn(usize) -> Raw<'k>,
         found: impl FnMut(usize, Option<u64>) -> Result<()>,
     ) -> Result<()> {
-        dispatch(Reads { table: self, count, key, found })
+        Reads { core: &self.core, count, key, found }.run()
     }
 
     fn run_batch<'k, 'v>(

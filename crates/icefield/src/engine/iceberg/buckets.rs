@@ -51,6 +51,27 @@ fn filter_bit(hash: u64) -> u32 {
     1 << (((hash >> 48 & 0xFF) as u32 * FILTER_BITS) >> 8)
 }
 
+/// The mark of a front bucket, for one hash and one shape.
+#[derive(Clone, Copy)]
+pub(super) struct Lead<'a> {
+    mark: &'a AtomicU32,
+    /// The bits of the filter that belong to other hashes.
+    others: u32,
+    /// The mark of the shape's depth with all bits of the filter.
+    full: u32,
+}
+
+impl Lead<'_> {
+    /// Returns 0 if a record with the hash may be in the back yard, and another number if not: callers combine it with
+    /// other conditions to one comparison.
+    #[inline(always)]
+    pub(super) fn distance(&self, storage: &impl Medium) -> u32 {
+        storage.sim_yield_point();
+        // Acquire (E6): pairs with the Release in `lead_behind`. Compares the depth and the bit of the hash at once.
+        (self.mark.load(Acquire) | self.others) ^ self.full
+    }
+}
+
 impl Buckets {
     /// Creates the yards over two regions, and reserves addresses in DRAM for `most` buckets.
     pub(super) fn new(yards: Yards, [front, back]: [Region; 2], most: usize) -> io::Result<Self> {
@@ -113,11 +134,17 @@ impl Buckets {
     /// Returns whether a record with this hash may be in the back yard.
     #[inline(always)]
     pub(super) fn leads_behind(&self, storage: &impl Medium, shape: Shape, hash: u64) -> bool {
-        storage.sim_yield_point();
-        // Acquire (E6): pairs with the Release in `lead_behind`.
-        let mark = self.behind[shape.front(hash) as usize].load(Acquire);
-        // One comparison, of the depth and the bit of the hash.
-        mark | FILTER & !filter_bit(hash) == empty_mark(shape) | FILTER
+        self.lead(shape, hash).distance(storage) == 0
+    }
+
+    /// Returns the mark of a hash's front bucket.
+    #[inline(always)]
+    pub(super) fn lead(&self, shape: Shape, hash: u64) -> Lead<'_> {
+        Lead {
+            mark: &self.behind[shape.front(hash) as usize],
+            others: FILTER & !filter_bit(hash),
+            full: empty_mark(shape) | FILTER,
+        }
     }
 
     /// Marks the front bucket of a record in the back yard. Called before reads can find the record there, or before

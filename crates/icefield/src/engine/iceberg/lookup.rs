@@ -1,5 +1,8 @@
 //! Lookup of a key without a lock (§5.1).
 
+use std::hint::select_unpredictable;
+
+use super::buckets::Lead;
 use super::core::{Core, place_of};
 use super::fingerprints::{FrontLine, candidates_back};
 use super::layout::{EMPTY_KEY, Phase, SIDE_KEY, Shape, Slot, fingerprint};
@@ -10,6 +13,42 @@ use crate::engine::LookupKey;
 use crate::engine::slots::EpochGuard;
 use crate::storage::Medium;
 use crate::types::RecordForm;
+
+/// What an earlier search of the fingerprints has found for a key. The references stay valid whatever happens to the
+/// table, because yards are never unmapped.
+#[derive(Clone, Copy)]
+pub(super) struct Candidates<'a> {
+    /// The table's shape at the time.
+    pub(super) shape: Shape,
+    /// The key's front bucket.
+    pub(super) line: FrontLine<'a>,
+    pub(super) lead: Lead<'a>,
+    /// The slots of the bucket that may hold the key, one bit for each.
+    pub(super) found: u64,
+    /// The first two of them; twice the same if there is only one, and a slot of any bucket if there is none.
+    pub(super) slots: [&'a Slot; 2],
+}
+
+impl Candidates<'_> {
+    /// Returns whether all slots of the mask `found` are in `slots`.
+    #[inline(always)]
+    fn are_all(&self, found: u64) -> bool {
+        let others = found & found.wrapping_sub(1);
+        (found ^ self.found) | (others & others.wrapping_sub(1)) == 0
+    }
+
+    /// Loads the slot that holds `key`, if one of the two does, otherwise the second one.
+    #[inline(always)]
+    fn load(&self, storage: &impl Medium, whole: WholeLoads, key: u64) -> [u64; 2] {
+        let [likely, other] = self.slots;
+        let load = || {
+            let is_likely = likely.key(storage) == key;
+            select_unpredictable(is_likely, likely, other).load(storage, Some(whole))
+        };
+        // The lock of the key's bucket, which is checked at the end, does not protect a slot of another bucket.
+        if self.found == 0 { storage.read_unvalidated(load) } else { load() }
+    }
+}
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the value word of a key, without a lock. The word is valid while the pin is held.
@@ -111,6 +150,42 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let line = self.buckets.line(&self.storage, shape.front(hash));
         if now == key && !line.is_locked() && self.shape() == shape {
             return Some(value);
+        }
+        self.storage.forget_reads();
+        None
+    }
+
+    /// Returns the value word of a key, `Some(None)` if the key is absent, from candidates that an earlier search of the
+    /// fingerprints has found. No branch depends on whether the key is present. `None` means that [`Core::lookup_on`]
+    /// must decide; the result is always `None` if keys are not words. `front` is a mask of the slots of a front bucket.
+    ///
+    /// As in `lookup_in`, a hit needs no fingerprint. A miss needs the fingerprints as they are now, and that they lead
+    /// to no other slots than the candidates.
+    #[inline(always)]
+    pub(super) fn answer_from(
+        &self,
+        isa: impl Isa,
+        candidates: &Candidates<'_>,
+        front: u64,
+        hash: u64,
+        key: u64,
+    ) -> Option<Option<u64>> {
+        let Candidates { shape, line, lead, .. } = candidates;
+        if !self.records.keys_are_words() || key == EMPTY_KEY || !shape.is(Phase::Stable) {
+            return None;
+        }
+        let whole = self.whole_loads(isa)?;
+        self.storage.sim_yield_point();
+        let found = line.candidates_on(isa, fingerprint(hash), front);
+        let [now, value] = candidates.load(&self.storage, whole, key);
+        let is_present = now == key;
+        let is_absent = candidates.are_all(found)
+            & (lead.distance(&self.storage) != 0)
+            & self.overflow.is_empty(hash);
+        self.storage.sim_yield_point();
+        // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.
+        if (is_present | is_absent) & !line.is_locked() & (self.shape() == *shape) {
+            return Some(select_unpredictable(is_present, Some(value), None));
         }
         self.storage.forget_reads();
         None

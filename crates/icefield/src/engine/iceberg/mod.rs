@@ -170,6 +170,7 @@ mod moves;
 mod op;
 mod options;
 mod overflow;
+mod reads;
 mod recover;
 mod scan;
 mod shrink;

@@ -1,7 +1,7 @@
 //! Creates and opens tables.
 
-use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use super::Iceberg;
@@ -230,6 +230,7 @@ impl Opening {
             max_load: self.settings.max_load,
             whole_loads: WholeLoads::detect(),
             counts: Counts::default(),
+            often_misses: AtomicBool::new(false),
             storage,
         })
     }
