@@ -76,6 +76,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, IcebergHt> {
         self
     }
 
+    /// Sets whether the first batch of reads expects that many keys are absent, for tests with few reads.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn expects_misses(mut self, expects: bool) -> Self {
+        self.settings.expects_misses = expects;
+        self
+    }
+
     /// Sets the dimensions of a new table's buckets (Table 6), for tests and measurements.
     #[doc(hidden)]
     #[must_use]

@@ -188,7 +188,8 @@ fn batches_find_what_single_reads_find() -> Result<()> {
             table.put_batch(&known.iter().map(|&key| (key, key + 1)).collect::<Vec<_>>())?;
             // Runs of present keys, of absent ones, and of both, long enough for both rings of a batch.
             let present: Vec<u64> = known.iter().copied().collect();
-            let absent = |n: u64| if n % 5 == 0 { alike.next() } else { Some(1_000_000 + n) };
+            let absent =
+                |n: u64| if n.is_multiple_of(5) { alike.next() } else { Some(1_000_000 + n) };
             let keys: Vec<u64> = (0..900)
                 .filter_map(absent)
                 .enumerate()
@@ -203,13 +204,27 @@ fn batches_find_what_single_reads_find() -> Result<()> {
                 table.get_batch_with(keys, |index, value| {
                     let (key, is_known) = (keys[index], known.contains(&keys[index]));
                     assert_eq!(value.copied(), is_known.then_some(key + 1), "key {key}");
-                    // Keys come after the batch has looked for them ahead, and the table doubles meanwhile.
-                    if index % 16 == 0 {
-                        for &next in keys.iter().skip(index + 1).take(10) {
-                            failed = std::mem::replace(&mut failed, Ok(()))
-                                .and(table.put(next, next + 1));
-                            known.insert(next);
+                    // Keys come and go after the batch has looked for them ahead, and the table doubles meanwhile.
+                    let mut change = || -> Result<()> {
+                        let ahead = &keys[index + 1..keys.len().min(index + 11)];
+                        match index % 16 {
+                            0 => ahead.iter().try_for_each(|&next| {
+                                known.insert(next);
+                                table.put(next, next + 1)
+                            }),
+                            8 => ahead.iter().step_by(3).try_for_each(|next| {
+                                known.remove(next);
+                                table.remove(*next).map(drop)
+                            }),
+                            12 if index > 800 => {
+                                known.clear();
+                                table.clear()
+                            }
+                            _ => Ok(()),
                         }
+                    };
+                    if failed.is_ok() {
+                        failed = change();
                     }
                 })?;
                 failed?;

@@ -39,7 +39,8 @@ const RING: usize = 48;
 const READ_RING: usize = 32;
 const PEEK: usize = 16;
 const BURST: usize = 8;
-/// From this size on, the caches do not hold most of the buckets.
+/// Below this size of all segments, the caches hold so much that hints to the second level gain nothing
+/// (docs/decisions/0128).
 const UNCACHED_BYTES: u64 = 32 << 20;
 
 impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {

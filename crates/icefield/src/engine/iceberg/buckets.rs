@@ -65,7 +65,7 @@ impl Lead<'_> {
     /// Returns 0 if a record with the hash may be in the back yard, and another number if not: callers combine it with
     /// other conditions to one comparison.
     #[inline(always)]
-    pub(super) fn distance(&self, storage: &impl Medium) -> u32 {
+    pub(super) fn difference(&self, storage: &impl Medium) -> u32 {
         storage.sim_yield_point();
         // Acquire (E6): pairs with the Release in `lead_behind`. Compares the depth and the bit of the hash at once.
         (self.mark.load(Acquire) | self.others) ^ self.full
@@ -134,7 +134,7 @@ impl Buckets {
     /// Returns whether a record with this hash may be in the back yard.
     #[inline(always)]
     pub(super) fn leads_behind(&self, storage: &impl Medium, shape: Shape, hash: u64) -> bool {
-        self.lead(shape, hash).distance(storage) == 0
+        self.lead(shape, hash).difference(storage) == 0
     }
 
     /// Returns the mark of a hash's front bucket.
@@ -183,8 +183,8 @@ impl Buckets {
 
     /// Removes the mark of a front bucket, while writers are excluded and reads find nothing.
     pub(super) fn forget_behind(&self, bucket: u64) {
-        // Relaxed: the store of the stable shape publishes it (E4).
-        self.behind[bucket as usize].store(0, Relaxed);
+        // Release (E6): a read that sees no mark sees that the shape has changed, and repeats its search.
+        self.behind[bucket as usize].store(0, Release);
     }
 
     /// Prefetches for [`Buckets::lead_behind`].

@@ -1,13 +1,14 @@
 //! The table without its operations: yards, their metadata in DRAM, and the search for a key under its lock.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use super::buckets::{Buckets, no_slot};
 use super::fingerprints::{FrontLine, candidates_back, taken_back};
 use super::layout::{EMPTY_KEY, Root, SIDE_KEY, Shape, Slot, fingerprint};
 use super::moves::Moves;
 use super::overflow::Overflow;
+use super::reads::LastJudgement;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::base::group::{Isa, WholeLoads};
@@ -38,8 +39,7 @@ pub(crate) struct Core<R, M> {
     /// `None` if reads must take locks.
     pub(super) whole_loads: Option<WholeLoads>,
     pub(super) counts: Counts,
-    /// `true` if many keys of the last batch of reads were absent (`reads`).
-    pub(super) often_misses: AtomicBool,
+    pub(super) last_judgement: LastJudgement,
     /// The last field, so that all fields that point into its mappings are dropped first.
     pub(super) storage: M,
 }

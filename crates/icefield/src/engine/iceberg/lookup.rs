@@ -15,7 +15,7 @@ use crate::storage::Medium;
 use crate::types::RecordForm;
 
 /// What an earlier search of the fingerprints has found for a key. The references stay valid whatever happens to the
-/// table, because yards are never unmapped.
+/// table, because yards are never unmapped, and the arrays in DRAM grow in place.
 #[derive(Clone, Copy)]
 pub(super) struct Candidates<'a> {
     /// The table's shape at the time.
@@ -30,9 +30,10 @@ pub(super) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Returns whether all slots of the mask `found` are in `slots`.
+    /// Returns whether a search that finds the slots of the mask `found` has found the same as the earlier one, and no others
+    /// than `slots`.
     #[inline(always)]
-    fn are_all(&self, found: u64) -> bool {
+    fn are_still_all(&self, found: u64) -> bool {
         let others = found & found.wrapping_sub(1);
         (found ^ self.found) | (others & others.wrapping_sub(1)) == 0
     }
@@ -156,8 +157,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Returns the value word of a key, `Some(None)` if the key is absent, from candidates that an earlier search of the
-    /// fingerprints has found. No branch depends on whether the key is present. `None` means that [`Core::lookup_on`]
-    /// must decide; the result is always `None` if keys are not words. `front` is a mask of the slots of a front bucket.
+    /// fingerprints has found. No branch depends on whether the front bucket has the key. `None` means that
+    /// [`Core::lookup_on`] must decide; the result is always `None` if keys are not words. `front` is a mask of the slots of a front bucket.
     ///
     /// As in `lookup_in`, a hit needs no fingerprint. A miss needs the fingerprints as they are now, and that they lead
     /// to no other slots than the candidates.
@@ -178,9 +179,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.sim_yield_point();
         let found = line.candidates_on(isa, fingerprint(hash), front);
         let [now, value] = candidates.load(&self.storage, whole, key);
-        let is_present = now == key;
-        let is_absent = candidates.are_all(found)
-            & (lead.distance(&self.storage) != 0)
+        // A slot of another bucket proves nothing.
+        let is_present = (now == key) & (candidates.found != 0);
+        let is_absent = candidates.are_still_all(found)
+            & (lead.difference(&self.storage) != 0)
             & self.overflow.is_empty(hash);
         self.storage.sim_yield_point();
         // The last checks, as in `lookup_slowly`: only the holder of this line's lock changes a slot with this key.

@@ -144,7 +144,8 @@
 //!
 //! The table below counts lines of the medium read and written, flushes and fences, outside doublings.
 //! `tests/costs.rs` checks it against the simulator's counters. Prefetches do not count: a single get prefetches one line
-//! of its bucket, also if the key is absent (`lookup`).
+//! of its bucket, also if the key is absent (`lookup`). A batch in which many keys are absent also loads one slot, always
+//! the same, for each key whose fingerprint it does not find (`reads`).
 //!
 //! | operation | lines read | lines written | flushes | fences |
 //! |---|---|---|---|---|

@@ -1,7 +1,7 @@
 //! Creates and opens tables.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Release;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Instant;
 
 use super::Iceberg;
@@ -10,6 +10,7 @@ use super::core::{Core, Counts};
 use super::layout::{MAX_DEPTH, Root, SLOT_BYTES, Shape, Yards};
 use super::moves::Moves;
 use super::overflow::Overflow;
+use super::reads::LastJudgement;
 use crate::base::group::WholeLoads;
 use crate::base::hash::Hash;
 use crate::base::parallel::all_cores;
@@ -46,12 +47,19 @@ pub struct IcebergSettings {
     /// Used slots per thousand at which the table doubles; 0 is refused.
     pub(crate) max_load: u32,
     pub(crate) max_depth: u32,
+    pub(crate) expects_misses: bool,
     pub(crate) threads: Option<usize>,
 }
 
 impl Default for IcebergSettings {
     fn default() -> Self {
-        Self { yards: Yards::default(), max_load: MAX_LOAD, max_depth: MAX_DEPTH, threads: None }
+        Self {
+            yards: Yards::default(),
+            max_load: MAX_LOAD,
+            max_depth: MAX_DEPTH,
+            expects_misses: false,
+            threads: None,
+        }
     }
 }
 
@@ -230,7 +238,7 @@ impl Opening {
             max_load: self.settings.max_load,
             whole_loads: WholeLoads::detect(),
             counts: Counts::default(),
-            often_misses: AtomicBool::new(false),
+            last_judgement: LastJudgement::new(self.settings.expects_misses),
             storage,
         })
     }

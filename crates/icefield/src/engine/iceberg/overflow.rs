@@ -190,8 +190,8 @@ impl Overflow {
                 head.store(0, Release);
             }
         }
-        // Relaxed: the store of the stable shape publishes it (E4), and reads before it find nothing.
-        self.is_used.store(false, Relaxed);
+        // Release (E2): a read that sees it sees that the shape has changed, and repeats its search.
+        self.is_used.store(false, Release);
         free.slots = (0..free.end).rev().collect();
     }
 

@@ -1,10 +1,12 @@
 //! Batches of reads, in one of two rings (`base::pipeline`): one for keys that are expected to be present, and one for
 //! keys of which many are absent. The first has fewer instructions for a hit, but its branches depend on whether the key
-//! is present: each miss among hits costs it several wrong predictions. The second has no such branch. A batch begins
-//! with the ring that suited the batch before, and changes the ring when too many keys are absent or present.
+//! is present: each miss among hits costs it several wrong predictions. The second has no such branch, except for records
+//! in the back yard. A batch begins with the ring in which the batch before ended, and changes the ring when too many keys
+//! are absent or present.
 
 use std::hint::select_unpredictable;
 use std::ops::ControlFlow;
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::{Core, place_of};
@@ -24,11 +26,11 @@ use crate::types::{Raw, RecordForm};
 const RING: usize = 64;
 const PEEK: usize = 24;
 
-/// The number of reads by which a ring is judged.
+/// The number of reads by which a ring is judged ([`Judgement`]).
 const SPAN: usize = 64;
-/// With this many misses in a span, a batch changes to the ring for misses.
+/// With this many misses in `SPAN` reads or fewer, a batch changes to the ring for misses.
 const MANY_MISSES: usize = SPAN / 4;
-/// With fewer misses in a span than this, a batch changes to the ring for hits.
+/// With fewer misses than this in `SPAN` reads, a batch changes to the ring for hits.
 const FEW_MISSES: usize = SPAN / 8;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -78,8 +80,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Does the same as [`Core::fetch_slots`] for a key that may well be absent: no branch depends on whether there is a
-    /// candidate. Without one, both slots are `spare`, any slot that is cached.
+    /// Does the same as [`Core::fetch_slots`] for a key that may well be absent: it branches only if the search leads to the
+    /// back yard, which it also returns. Without a candidate, both slots are `spare`, any slot that is cached.
     #[inline(always)]
     fn fetch_candidates<'a>(
         &'a self,
@@ -93,7 +95,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let line = self.buckets.line(&self.storage, bucket);
         let found = line.candidates_on(isa, fingerprint(hash), mask);
         let lead = self.buckets.lead(shape, hash);
-        let is_behind = found | u64::from(lead.distance(&self.storage)) == 0;
+        let is_behind = found | u64::from(lead.difference(&self.storage)) == 0;
         if is_behind {
             self.fetch_words(shape.back(hash));
         }
@@ -122,38 +124,86 @@ pub(super) struct Reads<'a, R, M, F, G> {
     pub(super) found: G,
 }
 
+/// Which ring suits the reads of a table, judged by spans. In the ring for misses, a span is [`SPAN`] reads; in the ring for
+/// hits, it ends with the miss number [`MANY_MISSES`]. Spans of short batches continue in the next batch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Judgement {
+    /// `true` for the ring for misses.
+    often_misses: bool,
+    /// Reads and misses of the span so far.
+    reads: usize,
+    misses: usize,
+}
+
+/// A [`Judgement`] between two batches, in a line of its own: others are read more often than this one is changed.
+#[repr(align(128))]
+pub(super) struct LastJudgement(AtomicU32);
+
+impl LastJudgement {
+    pub(super) fn new(often_misses: bool) -> Self {
+        Self(AtomicU32::new(often_misses.into()))
+    }
+
+    fn load(&self) -> Judgement {
+        // Relaxed: a guess.
+        let [often_misses, reads, misses, _] = self.0.load(Relaxed).to_le_bytes();
+        Judgement { often_misses: often_misses == 1, reads: reads.into(), misses: misses.into() }
+    }
+
+    fn store(&self, Judgement { often_misses, reads, misses }: Judgement) {
+        let bytes = [u8::from(often_misses), reads as u8, misses as u8, 0];
+        // Relaxed: as above.
+        self.0.store(u32::from_le_bytes(bytes), Relaxed);
+    }
+}
+
+const _: () = assert!(SPAN <= u8::MAX as usize);
+
 /// The progress of a batch.
 struct State {
     failure: Result<()>,
-    /// Selects the ring.
     often_misses: bool,
-    /// The first read of the span, and the misses in it.
+    /// The first read of the span; it may be in an earlier batch, so that the number wraps around.
     start: usize,
     misses: usize,
 }
 
 impl State {
-    fn begin_span(&mut self, start: usize) {
-        (self.start, self.misses) = (start, 0);
+    /// The number of reads in the span before the read `index`.
+    #[inline(always)]
+    fn reads_before(&self, index: usize) -> usize {
+        index.wrapping_sub(self.start)
     }
 
     /// Counts a miss in the ring for hits. Returns whether the batch changes the ring after it.
     #[cold]
     fn note_miss(&mut self, index: usize) -> bool {
         self.misses += 1;
-        if self.misses == MANY_MISSES {
-            self.often_misses = index - self.start < SPAN;
-            self.begin_span(index + 1);
+        if self.misses >= MANY_MISSES {
+            self.often_misses = self.reads_before(index) < SPAN;
+            (self.start, self.misses) = (index + 1, 0);
         }
         self.often_misses
     }
 
-    /// Ends a span of the ring for misses. Returns whether the batch changes the ring.
+    /// Ends a span of the ring for misses with the read `index`. Returns whether the batch changes the ring.
     #[cold]
     fn end_span(&mut self, index: usize) -> bool {
         self.often_misses = self.misses >= FEW_MISSES;
-        self.begin_span(index + 1);
+        (self.start, self.misses) = (index + 1, 0);
         !self.often_misses
+    }
+
+    /// Returns what the next batch should know, after a batch of `count` reads.
+    fn judgement(&self, count: usize) -> Judgement {
+        let (often_misses, misses) = (self.often_misses, self.misses);
+        let reads = self.reads_before(count);
+        // Nothing is stored for spans that long batches would only repeat, and for spans that confirm the ring so far.
+        let confirms = if often_misses { misses * SPAN >= reads * FEW_MISSES } else { misses == 0 };
+        if count >= SPAN || confirms {
+            return Judgement { often_misses, reads: 0, misses: 0 };
+        }
+        Judgement { often_misses, reads: reads.min(SPAN), misses }
     }
 }
 
@@ -166,34 +216,31 @@ where
 {
     pub(super) fn run(mut self) -> Result<()> {
         let (core, count, pin) = (self.core, self.count, self.core.pin());
-        // Relaxed: a guess.
-        let before = core.records.keys_are_words() && core.often_misses.load(Relaxed);
-        let mut state = State { failure: Ok(()), often_misses: before, start: 0, misses: 0 };
+        let before = core.last_judgement.load();
+        let Judgement { often_misses, reads, misses } = before;
+        let start = 0_usize.wrapping_sub(reads);
+        let mut state = State { failure: Ok(()), often_misses, start, misses };
         let mut first = 0;
         while first < count && state.failure.is_ok() {
-            state.begin_span(first);
             let (often_misses, mask) = (state.often_misses, core.buckets.front_mask());
             let ring = Ring { reads: &mut self, first, mask, pin: &pin, state: &mut state };
-            first += if often_misses {
+            // The ring for misses answers for words only.
+            first += if core.records.are_words() && often_misses {
                 let spare = core.buckets.front_slot(&core.storage, 0, 0)?;
                 dispatch(InMisses { ring, spare })
             } else {
                 dispatch(InHits(ring))
             };
         }
-        // Batches that are shorter than a span are judged, too.
-        let reads = first - state.start;
-        if reads >= SPAN / 4 && state.misses * SPAN < reads * FEW_MISSES {
-            state.often_misses = false;
-        }
-        if state.often_misses != before {
-            core.often_misses.store(state.often_misses, Relaxed);
+        let judgement = state.judgement(first);
+        if judgement != before {
+            core.last_judgement.store(judgement);
         }
         state.failure
     }
 }
 
-/// What both rings have.
+/// The part that the rings have in common.
 struct Ring<'r, Q> {
     reads: &'r mut Q,
     /// The first read of the batch that runs in this ring.
@@ -269,7 +316,7 @@ where
         self.reads.core.lookup_on(isa, self.pin, &LookupKey::new(hash, key))
     }
 
-    /// Passes on the result of a read. Then the ring goes on, or is left if `is_last`.
+    /// Returns the result of a read to the caller. Breaks after an error, and if `is_last`.
     #[inline(always)]
     fn answer(
         &mut self,
@@ -352,7 +399,7 @@ where
         }
         *shape = core.shape();
         let value = ring.search(*isa, &key, hash);
-        let is_last = core.records.keys_are_words()
+        let is_last = core.records.are_words()
             && matches!(value, Ok(None))
             && ring.state.note_miss(ring.first + index);
         ring.answer(index, value, is_last)
@@ -371,7 +418,7 @@ struct Misses<'r, 'a, Q, I> {
 #[derive(Clone, Copy)]
 struct LikelyMiss<'a> {
     hash: u64,
-    /// `true` if the key is in the back yard or absent.
+    /// `true` if the front bucket has no candidate, and its mark has the bit of the hash.
     is_behind: bool,
     candidates: Option<Candidates<'a>>,
 }
@@ -419,7 +466,9 @@ where
             None => ring.search(*isa, &key, hash),
         };
         ring.state.misses += usize::from(matches!(value, Ok(None)));
-        let is_last = index % SPAN == SPAN - 1 && ring.state.end_span(ring.first + index);
+        let index_in_batch = ring.first + index;
+        let is_last = ring.state.reads_before(index_in_batch) >= SPAN - 1
+            && ring.state.end_span(index_in_batch);
         ring.answer(index, value, is_last)
     }
 }
