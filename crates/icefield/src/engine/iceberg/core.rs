@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 
 use super::buckets::{Buckets, no_slot};
 use super::fingerprints::{FrontLine, candidates_back, taken_back};
+use super::judgement::LastJudgement;
 use super::layout::{EMPTY_KEY, Root, SIDE_KEY, Shape, Slot, fingerprint};
 use super::moves::Moves;
 use super::overflow::Overflow;
-use super::reads::LastJudgement;
 use crate::Result;
 use crate::base::counter::ShardedCounter;
 use crate::base::group::{Isa, WholeLoads};

@@ -163,6 +163,7 @@ mod core;
 mod fingerprints;
 mod grow;
 mod held;
+mod judgement;
 mod layout;
 mod locked;
 mod lookup;

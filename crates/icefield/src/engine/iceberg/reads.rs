@@ -6,11 +6,10 @@
 
 use std::hint::select_unpredictable;
 use std::ops::ControlFlow;
-use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::Relaxed;
 
 use super::core::{Core, place_of};
 use super::fingerprints::candidates_back;
+use super::judgement::Span;
 use super::layout::{Shape, Slot, fingerprint};
 use super::lookup::Candidates;
 use super::unfenced_batch::BURST;
@@ -25,13 +24,6 @@ use crate::types::{Raw, RecordForm};
 /// The rings fetch fingerprints `RING` reads ahead, and inspect them `PEEK` reads ahead to fetch slots.
 const RING: usize = 64;
 const PEEK: usize = 24;
-
-/// The number of reads by which a ring is judged ([`Judgement`]).
-const SPAN: usize = 64;
-/// With this many misses in `SPAN` reads or fewer, a batch changes to the ring for misses.
-const MANY_MISSES: usize = SPAN / 4;
-/// With fewer misses than this in `SPAN` reads, a batch changes to the ring for hits.
-const FEW_MISSES: usize = SPAN / 8;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Searches the fingerprints, fetches the first two candidate slots, and returns them. With one candidate, both are
@@ -124,87 +116,10 @@ pub(super) struct Reads<'a, R, M, F, G> {
     pub(super) found: G,
 }
 
-/// Which ring suits the reads of a table, judged by spans. In the ring for misses, a span is [`SPAN`] reads; in the ring for
-/// hits, it ends with the miss number [`MANY_MISSES`]. Spans of short batches continue in the next batch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Judgement {
-    /// `true` for the ring for misses.
-    often_misses: bool,
-    /// Reads and misses of the span so far.
-    reads: usize,
-    misses: usize,
-}
-
-/// A [`Judgement`] between two batches, in a line of its own: others are read more often than this one is changed.
-#[repr(align(128))]
-pub(super) struct LastJudgement(AtomicU32);
-
-impl LastJudgement {
-    pub(super) fn new(often_misses: bool) -> Self {
-        Self(AtomicU32::new(often_misses.into()))
-    }
-
-    fn load(&self) -> Judgement {
-        // Relaxed: a guess.
-        let [often_misses, reads, misses, _] = self.0.load(Relaxed).to_le_bytes();
-        Judgement { often_misses: often_misses == 1, reads: reads.into(), misses: misses.into() }
-    }
-
-    fn store(&self, Judgement { often_misses, reads, misses }: Judgement) {
-        let bytes = [u8::from(often_misses), reads as u8, misses as u8, 0];
-        // Relaxed: as above.
-        self.0.store(u32::from_le_bytes(bytes), Relaxed);
-    }
-}
-
-const _: () = assert!(SPAN <= u8::MAX as usize);
-
 /// The progress of a batch.
 struct State {
     failure: Result<()>,
-    often_misses: bool,
-    /// The first read of the span; it may be in an earlier batch, so that the number wraps around.
-    start: usize,
-    misses: usize,
-}
-
-impl State {
-    /// The number of reads in the span before the read `index`.
-    #[inline(always)]
-    fn reads_before(&self, index: usize) -> usize {
-        index.wrapping_sub(self.start)
-    }
-
-    /// Counts a miss in the ring for hits. Returns whether the batch changes the ring after it.
-    #[cold]
-    fn note_miss(&mut self, index: usize) -> bool {
-        self.misses += 1;
-        if self.misses >= MANY_MISSES {
-            self.often_misses = self.reads_before(index) < SPAN;
-            (self.start, self.misses) = (index + 1, 0);
-        }
-        self.often_misses
-    }
-
-    /// Ends a span of the ring for misses with the read `index`. Returns whether the batch changes the ring.
-    #[cold]
-    fn end_span(&mut self, index: usize) -> bool {
-        self.often_misses = self.misses >= FEW_MISSES;
-        (self.start, self.misses) = (index + 1, 0);
-        !self.often_misses
-    }
-
-    /// Returns what the next batch should know, after a batch of `count` reads.
-    fn judgement(&self, count: usize) -> Judgement {
-        let (often_misses, misses) = (self.often_misses, self.misses);
-        let reads = self.reads_before(count);
-        // Nothing is stored for spans that long batches would only repeat, and for spans that confirm the ring so far.
-        let confirms = if often_misses { misses * SPAN >= reads * FEW_MISSES } else { misses == 0 };
-        if count >= SPAN || confirms {
-            return Judgement { often_misses, reads: 0, misses: 0 };
-        }
-        Judgement { often_misses, reads: reads.min(SPAN), misses }
-    }
+    span: Span,
 }
 
 impl<'k, R, M, F, G> Reads<'_, R, M, F, G>
@@ -217,12 +132,10 @@ where
     pub(super) fn run(mut self) -> Result<()> {
         let (core, count, pin) = (self.core, self.count, self.core.pin());
         let before = core.last_judgement.load();
-        let Judgement { often_misses, reads, misses } = before;
-        let start = 0_usize.wrapping_sub(reads);
-        let mut state = State { failure: Ok(()), often_misses, start, misses };
+        let mut state = State { failure: Ok(()), span: Span::after(before) };
         let mut first = 0;
         while first < count && state.failure.is_ok() {
-            let (often_misses, mask) = (state.often_misses, core.buckets.front_mask());
+            let (often_misses, mask) = (state.span.often_misses, core.buckets.front_mask());
             let ring = Ring { reads: &mut self, first, mask, pin: &pin, state: &mut state };
             // The ring for misses answers for words only.
             first += if core.records.are_words() && often_misses {
@@ -232,7 +145,7 @@ where
                 dispatch(InHits(ring))
             };
         }
-        let judgement = state.judgement(first);
+        let judgement = state.span.judgement(first);
         if judgement != before {
             core.last_judgement.store(judgement);
         }
@@ -401,7 +314,7 @@ where
         let value = ring.search(*isa, &key, hash);
         let is_last = core.records.are_words()
             && matches!(value, Ok(None))
-            && ring.state.note_miss(ring.first + index);
+            && ring.state.span.note_miss(ring.first + index);
         ring.answer(index, value, is_last)
     }
 }
@@ -465,10 +378,8 @@ where
             Some(answer) => Ok(answer),
             None => ring.search(*isa, &key, hash),
         };
-        ring.state.misses += usize::from(matches!(value, Ok(None)));
-        let index_in_batch = ring.first + index;
-        let is_last = ring.state.reads_before(index_in_batch) >= SPAN - 1
-            && ring.state.end_span(index_in_batch);
+        ring.state.span.misses += usize::from(matches!(value, Ok(None)));
+        let is_last = ring.state.span.ends_misses(ring.first + index);
         ring.answer(index, value, is_last)
     }
 }
