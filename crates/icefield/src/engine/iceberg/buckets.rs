@@ -63,7 +63,7 @@ pub(super) struct Lead<'a> {
 
 impl Lead<'_> {
     /// Returns 0 if a record with the hash may be in the back yard, and another number if not: callers combine it with
-    /// other conditions to one comparison.
+    /// other conditions into one comparison.
     #[inline(always)]
     pub(super) fn difference(&self, storage: &impl Medium) -> u32 {
         storage.sim_yield_point();
@@ -175,8 +175,9 @@ impl Buckets {
             // Relaxed: no thread uses marks of this depth before the store of the shape, which publishes this one (E4).
             let known = mark.load(Relaxed);
             if known & !FILTER == empty_mark(shape) {
-                // An exchange, because a writer may be storing a mark of the present depth.
-                let _ = mark.compare_exchange(known, 0, Relaxed, Relaxed);
+                // An exchange, because a writer may be storing a mark of the present depth. Release (E6): as in
+                // `forget_behind`, for a read that has had the shape of this depth since before the last step.
+                let _ = mark.compare_exchange(known, 0, Release, Relaxed);
             }
         }
     }

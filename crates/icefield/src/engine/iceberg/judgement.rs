@@ -10,8 +10,8 @@ const MANY_MISSES: usize = SPAN / 4;
 /// With fewer misses than this in `SPAN` reads, a batch changes to the ring for hits.
 const FEW_MISSES: usize = SPAN / 8;
 
-/// Which ring suits the reads of a table, judged by spans. In the ring for misses, a span is [`SPAN`] reads; in the ring for
-/// hits, it ends with the miss number [`MANY_MISSES`]. Spans of short batches continue in the next batch.
+/// Which ring suits the reads of a table, judged by spans. In the ring for misses, a span is [`SPAN`] reads; in the ring
+/// for hits, it ends with the miss number [`MANY_MISSES`]. A span of short batches continues in the next batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Judgement {
     /// `true` for the ring for misses.
@@ -21,7 +21,8 @@ pub(super) struct Judgement {
     misses: usize,
 }
 
-/// A [`Judgement`] between two batches, in a line of its own: others are read more often than this one is changed.
+/// The [`Judgement`] between two batches, of whatever threads. Nothing else is in its line, because batches change it
+/// while all operations read the table's other fields.
 #[repr(align(128))]
 pub(super) struct LastJudgement(AtomicU32);
 
@@ -47,10 +48,10 @@ const _: () = assert!(SPAN <= u8::MAX as usize);
 
 /// The span during a batch.
 pub(super) struct Span {
-    pub(super) often_misses: bool,
+    often_misses: bool,
     /// The first read of the span; it may be in an earlier batch, so that the number wraps around.
     start: usize,
-    pub(super) misses: usize,
+    misses: usize,
 }
 
 impl Span {
@@ -59,47 +60,59 @@ impl Span {
         Self { often_misses, start: 0_usize.wrapping_sub(reads), misses }
     }
 
-    /// The number of reads in the span before the read `index`.
+    /// Returns whether the ring for misses suits the next reads.
+    pub(super) fn often_misses(&self) -> bool {
+        self.often_misses
+    }
+
+    /// Returns the number of reads in the span before the read `index`.
     #[inline(always)]
     fn reads_before(&self, index: usize) -> usize {
         index.wrapping_sub(self.start)
     }
 
-    /// Counts a miss in the ring for hits. Returns whether the batch changes the ring after it.
+    /// Begins a span after the read `index`.
+    fn restart_after(&mut self, index: usize) {
+        (self.start, self.misses) = (index + 1, 0);
+    }
+
+    /// Notes a miss in the ring for hits. Returns whether the batch changes the ring after it.
     #[cold]
     pub(super) fn note_miss(&mut self, index: usize) -> bool {
         self.misses += 1;
-        if self.misses >= MANY_MISSES {
+        if self.misses == MANY_MISSES {
             self.often_misses = self.reads_before(index) < SPAN;
-            (self.start, self.misses) = (index + 1, 0);
+            self.restart_after(index);
         }
         self.often_misses
     }
 
-    /// Returns whether the batch changes from the ring for misses to the ring for hits after the read `index`.
+    /// Notes a read in the ring for misses. Returns whether the batch changes the ring after it.
     #[inline(always)]
-    pub(super) fn ends_misses(&mut self, index: usize) -> bool {
+    pub(super) fn note_read(&mut self, index: usize, is_miss: bool) -> bool {
+        self.misses += usize::from(is_miss);
         self.reads_before(index) >= SPAN - 1 && self.end(index)
     }
 
-    /// Ends a span of the ring for misses with the read `index`. Returns whether the batch changes the ring.
     #[cold]
     fn end(&mut self, index: usize) -> bool {
         self.often_misses = self.misses >= FEW_MISSES;
-        (self.start, self.misses) = (index + 1, 0);
+        self.restart_after(index);
         !self.often_misses
     }
 
     /// Returns what the next batch should know, after a batch of `count` reads.
     pub(super) fn judgement(&self, count: usize) -> Judgement {
-        let (often_misses, misses) = (self.often_misses, self.misses);
+        let Self { often_misses, misses, .. } = *self;
         let reads = self.reads_before(count);
-        // Nothing is stored for spans that long batches would only repeat, and for spans that confirm the ring so far.
-        let confirms = if often_misses { misses * SPAN >= reads * FEW_MISSES } else { misses == 0 };
-        if count >= SPAN || confirms {
+        let few = if often_misses { FEW_MISSES } else { MANY_MISSES };
+        let suits = (misses * SPAN < reads * few) != often_misses;
+        // A span that confirms the ring is forgotten, so that most batches store nothing. A batch of `SPAN` reads or
+        // more needs no earlier ones.
+        if suits || reads == 0 || count >= SPAN {
             return Judgement { often_misses, reads: 0, misses: 0 };
         }
-        Judgement { often_misses, reads: reads.min(SPAN), misses }
+        Judgement { often_misses, reads, misses }
     }
 }
 
@@ -111,15 +124,14 @@ mod tests {
     fn read(last: &LastJudgement, count: usize, is_miss: impl Fn(usize) -> bool) -> bool {
         let mut span = Span::after(last.load());
         for index in 0..count {
-            if span.often_misses {
-                span.misses += usize::from(is_miss(index));
-                span.ends_misses(index);
+            if span.often_misses() {
+                span.note_read(index, is_miss(index));
             } else if is_miss(index) {
                 span.note_miss(index);
             }
         }
         last.store(span.judgement(count));
-        span.often_misses
+        span.often_misses()
     }
 
     #[test]
@@ -140,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_between_the_limits_change_nothing() {
+    fn shares_between_the_limits_keep_the_ring_if_they_are_regular() {
         let last = LastJudgement::new(false);
         assert!(!read(&last, 10_000, |index| index.is_multiple_of(6)));
         assert!(read(&last, 100, |_| true));

@@ -30,8 +30,8 @@ pub(super) struct Candidates<'a> {
 }
 
 impl Candidates<'_> {
-    /// Returns whether a search that finds the slots of the mask `found` has found the same as the earlier one, and no others
-    /// than `slots`.
+    /// Returns whether a search that finds the slots of the mask `found` has found the same as the earlier one, and no
+    /// others than `slots`.
     #[inline(always)]
     fn are_still_all(&self, found: u64) -> bool {
         let others = found & found.wrapping_sub(1);
@@ -46,7 +46,8 @@ impl Candidates<'_> {
             let is_likely = likely.key(storage) == key;
             select_unpredictable(is_likely, likely, other).load(storage, Some(whole))
         };
-        // The lock of the key's bucket, which is checked at the end, does not protect a slot of another bucket.
+        // The lock of the key's bucket, which is checked at the end, does not protect a slot of another bucket. Outside
+        // the simulator both ways are the same.
         if self.found == 0 { storage.read_unvalidated(load) } else { load() }
     }
 }
@@ -158,7 +159,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Returns the value word of a key, `Some(None)` if the key is absent, from candidates that an earlier search of the
     /// fingerprints has found. No branch depends on whether the front bucket has the key. `None` means that
-    /// [`Core::lookup_on`] must decide; the result is always `None` if keys are not words. `front` is a mask of the slots of a front bucket.
+    /// [`Core::lookup_on`] must decide; the result is always `None` if keys are not words. `mask` is that of the slots of a
+    /// front bucket.
     ///
     /// As in `lookup_in`, a hit needs no fingerprint. A miss needs the fingerprints as they are now, and that they lead
     /// to no other slots than the candidates.
@@ -167,7 +169,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         &self,
         isa: impl Isa,
         candidates: &Candidates<'_>,
-        front: u64,
+        mask: u64,
         hash: u64,
         key: u64,
     ) -> Option<Option<u64>> {
@@ -177,7 +179,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let whole = self.whole_loads(isa)?;
         self.storage.sim_yield_point();
-        let found = line.candidates_on(isa, fingerprint(hash), front);
+        let found = line.candidates_on(isa, fingerprint(hash), mask);
         let [now, value] = candidates.load(&self.storage, whole, key);
         // A slot of another bucket proves nothing.
         let is_present = (now == key) & (candidates.found != 0);

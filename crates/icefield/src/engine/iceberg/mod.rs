@@ -100,6 +100,7 @@
 //! | E4 | shape word, by `cell`; its copy in DRAM, `shape` (Release) | the same (Acquire) | longer yards, UNMOVED flags |
 //! | E5 | MOVED (Release) | the same (Acquire) | the records of a bucket at their new places |
 //! | E6 | mark (Release) | the same (Acquire) | the shape of the mark's depth; E2 publishes the record behind it |
+//! | E6 | 0, in place of a mark (Release) | the same (Acquire) | the step that removes it |
 //!
 //! A slot is stored by 8-byte stores and loaded as a whole (`storage::Cell128`). On processors without such loads,
 //! reads take the lock.

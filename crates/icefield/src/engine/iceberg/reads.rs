@@ -1,8 +1,8 @@
 //! Batches of reads, in one of two rings (`base::pipeline`): one for keys that are expected to be present, and one for
 //! keys of which many are absent. The first has fewer instructions for a hit, but its branches depend on whether the key
 //! is present: each miss among hits costs it several wrong predictions. The second has no such branch, except for records
-//! in the back yard. A batch begins with the ring in which the batch before ended, and changes the ring when too many keys
-//! are absent or present.
+//! in the back yard. A batch begins with the ring in which the table's last batch ended, and changes the ring when too many
+//! keys are absent or present (`judgement`).
 
 use std::hint::select_unpredictable;
 use std::ops::ControlFlow;
@@ -72,8 +72,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Does the same as [`Core::fetch_slots`] for a key that may well be absent: it branches only if the search leads to the
-    /// back yard, which it also returns. Without a candidate, both slots are `spare`, any slot that is cached.
+    /// Does the work of [`Core::fetch_slots`] for a key that may well be absent. Returns all that `answer_from` needs, and
+    /// whether the key may be in the back yard only; no other branch depends on whether there is a candidate. Without one,
+    /// both slots are `spare`, any slot that is cached.
     #[inline(always)]
     fn fetch_candidates<'a>(
         &'a self,
@@ -135,10 +136,11 @@ where
         let mut state = State { failure: Ok(()), span: Span::after(before) };
         let mut first = 0;
         while first < count && state.failure.is_ok() {
-            let (often_misses, mask) = (state.span.often_misses, core.buckets.front_mask());
+            // The ring for misses is for words only: it fetches no references.
+            let misses = core.records.are_words() && state.span.often_misses();
+            let mask = core.buckets.front_mask();
             let ring = Ring { reads: &mut self, first, mask, pin: &pin, state: &mut state };
-            // The ring for misses answers for words only.
-            first += if core.records.are_words() && often_misses {
+            first += if misses {
                 let spare = core.buckets.front_slot(&core.storage, 0, 0)?;
                 dispatch(InMisses { ring, spare })
             } else {
@@ -164,7 +166,8 @@ struct Ring<'r, Q> {
     state: &'r mut State,
 }
 
-/// Runs reads in the ring for hits, and returns their number. Compiled for each instruction set.
+/// Runs reads in the ring for hits, and returns their number. Compiled for each instruction set. Each ring has its own
+/// function: in one function, hits were a tenth slower in the caches.
 struct InHits<'r, Q>(Ring<'r, Q>);
 
 /// The same for the ring for misses.
@@ -229,7 +232,7 @@ where
         self.reads.core.lookup_on(isa, self.pin, &LookupKey::new(hash, key))
     }
 
-    /// Returns the result of a read to the caller. Breaks after an error, and if `is_last`.
+    /// Returns the result of a read to the caller. Leaves the ring after an error, and if `is_last`.
     #[inline(always)]
     fn answer(
         &mut self,
@@ -323,7 +326,7 @@ where
 struct Misses<'r, 'a, Q, I> {
     ring: Ring<'r, Q>,
     isa: I,
-    /// One slot for all reads without a candidate, so that it stays cached.
+    /// One slot for all reads without a candidate, so that it stays cached unless it is written.
     spare: &'a Slot,
 }
 
@@ -378,8 +381,8 @@ where
             Some(answer) => Ok(answer),
             None => ring.search(*isa, &key, hash),
         };
-        ring.state.span.misses += usize::from(matches!(value, Ok(None)));
-        let is_last = ring.state.span.ends_misses(ring.first + index);
+        let is_miss = matches!(value, Ok(None));
+        let is_last = ring.state.span.note_read(ring.first + index, is_miss);
         ring.answer(index, value, is_last)
     }
 }
