@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 /// Returns whether many reads in flight are faster with [`prefetch_second_level`] than with [`prefetch_read`], although
-/// each of them then waits for the second-level cache. `true` for Intel's processors, whose first level has few buffers for
-/// line fills; of these, one model was measured (docs/decisions/0128-iceberg-and-dash-reads.md).
+/// each of them then waits for the second-level cache. `true` for Intel's processors, of which one model was measured
+/// (docs/decisions/0128-iceberg-and-dash-reads.md).
 #[inline]
 pub fn fills_first_level_slowly() -> bool {
     static IS_INTEL: LazyLock<bool> = LazyLock::new(is_intel);

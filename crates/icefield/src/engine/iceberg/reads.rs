@@ -1,8 +1,8 @@
 //! Batches of reads, in one of two rings (`base::pipeline`): one for keys that are expected to be present, and one for
 //! keys of which many are absent. The first has fewer instructions for a hit, but its branches depend on whether the key
-//! is present: each miss among hits costs it several wrong predictions. The second has no such branch, except for records
-//! in the back yard. A batch begins with the ring in which the table's last batch ended, and changes the ring when too many
-//! keys are absent or present (`judgement`).
+//! is present: we believe that each miss among hits costs it wrong predictions. The second has no such branch, except
+//! for records in the back yard. A batch begins with the ring in which the table's last batch ended, and changes the ring
+//! when too many keys are absent or present (`judgement`).
 
 use std::hint::select_unpredictable;
 use std::ops::ControlFlow;
@@ -72,9 +72,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// Does the work of [`Core::fetch_slots`] for a key that may well be absent. Returns all that `answer_from` needs, and
-    /// whether the key may be in the back yard only; no other branch depends on whether there is a candidate. Without one,
-    /// both slots are `spare`, any slot that is cached.
+    /// Does the work of [`Core::fetch_slots`] for a key that may well be absent. Returns whether the back yard is the only
+    /// place where the key may be, and all that `answer_from` needs. Only the first of these decides about a branch. Without
+    /// a candidate, both slots are `spare`, any slot that is cached.
     #[inline(always)]
     fn fetch_candidates<'a>(
         &'a self,
