@@ -68,6 +68,9 @@ pub struct Args {
     /// always]
     #[arg(long, visible_alias = "durability", value_name = "MODE")]
     pub sync: Option<SyncMode>,
+    /// Give each Plush a thread that moves records down ahead of the writers, except on disks
+    #[arg(long)]
+    pub helper: bool,
     /// Use small pages for the files of tables and for the bare loops [default: huge pages where the kernel
     /// supports them, as directly mapped persistent memory may have them]
     #[arg(long)]

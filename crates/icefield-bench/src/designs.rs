@@ -279,6 +279,7 @@ fn create_plush(place: &Place, setup: Setup) -> Made {
     let mut options = Plush::<u64, u64>::options()
         .capacity(setup.capacity)
         .sync(setup.sync)
+        .helper_thread(setup.helper)
         .hash_seed([setup.seed, !setup.seed]);
     if let Some(levels) = setup.levels {
         options = options.dram_filters(levels.dram_filters).preallocate(levels.preallocated);

@@ -235,6 +235,9 @@ impl Session {
             row.extra("backing", self.backing());
             row.extra("huge_pages", !self.args.small_pages);
         }
+        if self.args.helper && design.name == "plush" && medium != Medium::Disk {
+            row.extra("helper", true);
+        }
         if medium == Medium::Disk {
             row.extra("sync", self.args.sync.unwrap_or_default().to_string());
         }
@@ -517,6 +520,7 @@ pub(crate) fn setup(args: &Args, capacity: u64) -> Setup {
         link_ratio: args.link_ratio.first().copied(),
         fixed_size: false,
         levels: None,
+        helper: args.helper,
         sync: args.sync.unwrap_or_default(),
         records: Records::WORDS,
         seed: args.seed,

@@ -435,6 +435,8 @@ pub(crate) struct Setup {
     pub link_ratio: Option<f64>,
     pub fixed_size: bool,
     pub levels: Option<Levels>,
+    /// Gives a Plush its helper thread.
+    pub helper: bool,
     /// Determines when writes on a disk are acknowledged.
     pub sync: SyncMode,
     pub records: Records,

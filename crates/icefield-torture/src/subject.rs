@@ -48,6 +48,9 @@ pub trait Subject: Durable<Key: Sample, Value: Sample> + Sized + 'static {
         Ok(None)
     }
 
+    /// Does the work that waits for the table's helper, if it is a table whose callers help.
+    fn help(&self) {}
+
     /// Opens the table that `sim` holds.
     ///
     /// # Errors

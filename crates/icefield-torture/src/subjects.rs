@@ -21,12 +21,12 @@ const SIM_BYTES: u64 = 1 << 23;
 
 /// Implements the traits for a persistent table, given its name, its exempt regions, and the options of a variant: tiny
 /// for the simulated medium and larger for files. An opened table keeps the geometry of its creation, whatever the
-/// options say. For designs that support disks, the relaxed put, the name of the sync option, and the design's own pass
-/// over all records are given, too.
+/// options say. For designs that support disks, the relaxed put, the name of the sync option, the design's own pass
+/// over all records, and the call that does the work of a helper are given, too.
 macro_rules! subjects {
     (
         $table:ident, name: $name:literal, exempt: $exempt:expr, tiny: $tiny:expr, larger: $larger:expr,
-        $(relaxed: $put:path, option: $sync:ident, pass: $pass:path,)?
+        $(relaxed: $put:path, option: $sync:ident, pass: $pass:path, help: $help:path,)?
     ) => {
         impl<K: Key + Sample + ?Sized, V: Value + Sample + ?Sized> Subject for $table<K, V, Sim> {
             const NAME: &'static str = $name;
@@ -47,6 +47,10 @@ macro_rules! subjects {
 
             fn own_pass(&self) -> Result<Option<Seen>> {
                 $pass(self)
+            }
+
+            fn help(&self) {
+                $help(self);
             })?
         }
 
@@ -123,11 +127,18 @@ subjects! {
     Plush,
     name: "plush",
     exempt: &[],
-    tiny: |variant| plush_options(variant, plush_shape(variant)),
-    larger: |variant| plush_options(variant, plush_file_shape(variant)),
+    // Some simulated tables are helped by their callers, some others by a thread.
+    tiny: |variant| {
+        let options = plush_options(variant, plush_shape(variant));
+        if is_helped(variant) { options.helped_by_callers() } else { options }
+    },
+    larger: |variant| {
+        plush_options(variant, plush_file_shape(variant)).helper_thread(is_helped(variant))
+    },
     relaxed: put_relaxed,
     option: sync,
     pass: all_in_order,
+    help: Plush::help,
 }
 
 /// Selects the hash function. Some variants give all keys the same hash; others clear five high bits of every hash, so
@@ -272,6 +283,11 @@ fn plush_options<K: Key + Sample + ?Sized, V: Value + ?Sized>(
     };
     // Use DRAM filters for none, some or all of the levels. Some variants also preallocate all buckets.
     options.dram_filters(variant as usize % 3).preallocate(usize::from(variant % 13 == 12))
+}
+
+/// Returns whether a Plush has a helper.
+fn is_helped(variant: u64) -> bool {
+    variant / 9 % 2 == 1
 }
 
 /// Puts a record, by one of the calls whose write need not be durable before the next `sync`.

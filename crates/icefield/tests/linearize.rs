@@ -94,12 +94,10 @@ fn watched<T: Subject>(seed: u64, pool: &Pool, options: &SimOptions) -> Result<C
         });
         let table = T::create_tiny(sim.clone(), seed)?;
         Ok(Ground {
-            table,
             sim: Some(sim),
-            turns: true,
-            hold: None,
             pass: pass::own::<T>,
-            only_value: None,
+            help: T::help,
+            ..Ground::of(table, true)
         })
     })
 }

@@ -3,6 +3,7 @@
 
 mod plush {
     mod full_logs;
+    mod helper;
     mod payloads;
     mod ranges;
     mod space;
@@ -10,7 +11,7 @@ mod plush {
     mod wakers;
     mod wide;
 
-    use super::{Check, TINY};
+    use super::{Check, TINY, detail};
 }
 
 use std::sync::atomic::AtomicBool;

@@ -263,6 +263,7 @@ impl<'a, M: Machine> Run<'a, M> {
     fn call(&self, step: &Step) -> Result<Vec<Reply>, String> {
         self.sim.begin_op();
         let table = self.table()?;
+        table.help();
         let answers = match step {
             Step::One(call) => table.ask(*call).map(|reply| vec![reply]),
             Step::Batch(kind, calls) => table.batch(*kind, calls),

@@ -83,6 +83,9 @@ pub trait Machine: Send + Sync + Sized + 'static {
         Ok(())
     }
 
+    /// Does the work that waits for the table's helper, if its callers help.
+    fn help(&self) {}
+
     /// Returns whether the opening found the table cleanly closed, or `None` if the table does not report this.
     fn was_closed(&self) -> Option<bool> {
         None
@@ -163,6 +166,10 @@ impl<S: Subject> Machine for Whole<S> {
 
     fn sync(&self) -> Result<()> {
         self.table.sync()
+    }
+
+    fn help(&self) {
+        self.table.help();
     }
 
     fn reserve(&self, additional: u64) -> Result<()> {

@@ -253,6 +253,7 @@ impl<M: Machine> Stage<'_, M> {
             let mut ledger = lock(self.ledger);
             calls.iter().map(|&call| ledger.called(call)).collect()
         };
+        self.table.help();
         self.sim.begin_op();
         let replies = match step {
             Step::Batch(kind, calls) => self.table.batch(*kind, calls),

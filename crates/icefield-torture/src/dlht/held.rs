@@ -244,14 +244,7 @@ mod tests {
     /// Returns the reason why histories are rejected, if they are.
     fn judged(hold: Hold<DlhtInTurns>) -> Option<String> {
         let make = |seed| {
-            Ok(Ground {
-                table: tiny::<DlhtInTurns>(seed).build()?,
-                sim: None,
-                turns: true,
-                hold: Some(hold),
-                pass: |_| Ok(None),
-                only_value: None,
-            })
+            Ok(Ground { hold: Some(hold), ..Ground::of(tiny::<DlhtInTurns>(seed).build()?, true) })
         };
         histories_on(1, 2000, &Pool::new(3), make).err().map(|failure| failure.what)
     }

@@ -28,7 +28,7 @@ pub fn linear(seed: u64, histories: u64, pool: &Pool) -> Result<Counts, Failure>
     histories_on(seed, histories, pool, |seed| {
         let (table, turns) =
             (tiny::<DlhtInTurns>(seed).build()?, !seed.is_multiple_of(FREE_ONE_IN));
-        Ok(Ground { table, sim: None, turns, hold: Some(held), pass: snapshot, only_value: None })
+        Ok(Ground { hold: Some(held), pass: snapshot, ..Ground::of(table, turns) })
     })
 }
 
@@ -42,7 +42,7 @@ pub fn linear_map(seed: u64, histories: u64, pool: &Pool) -> Result<Counts, Fail
         let table = DlhtRecords::new(seed)?;
         let hold: Option<Hold<_>> = (!table.is_crowded()).then_some(held_one_by_one);
         let (turns, pass) = (!seed.is_multiple_of(FREE_ONE_IN), DlhtRecords::snapshot);
-        Ok(Ground { table, sim: None, turns, hold, pass, only_value: None })
+        Ok(Ground { hold, pass, ..Ground::of(table, turns) })
     })
 }
 
@@ -55,6 +55,6 @@ pub fn linear_set(seed: u64, histories: u64, pool: &Pool) -> Result<Counts, Fail
         let table = DlhtKeys::new(seed)?;
         let (turns, pass) = (!seed.is_multiple_of(FREE_ONE_IN), DlhtKeys::snapshot);
         let (hold, only_value): (Hold<_>, _) = (held_one_by_one, Some(VALUE));
-        Ok(Ground { table, sim: None, turns, hold: Some(hold), pass, only_value })
+        Ok(Ground { hold: Some(hold), pass, only_value, ..Ground::of(table, turns) })
     })
 }

@@ -201,12 +201,10 @@ pub fn scenario<T: Subject>(
         let table = T::create_tiny(sim.clone(), seed)?;
         let turns = !seed.is_multiple_of(FREE_ONE_IN);
         Ok(Ground {
-            table,
             sim: Some(sim),
-            turns,
-            hold: None,
             pass: pass::own::<T>,
-            only_value: None,
+            help: T::help,
+            ..Ground::of(table, turns)
         })
     };
     histories_on(seed, histories, pool, make)
@@ -225,8 +223,25 @@ pub struct Ground<T> {
     pub hold: Option<Hold<T>>,
     /// The design's own call that returns all records.
     pub pass: OwnPass<T>,
+    /// Does the work of the table's helper, if its callers help.
+    pub help: fn(&T),
     /// If set, every write writes this value: the table has no others.
     pub only_value: Option<u64>,
+}
+
+impl<T> Ground<T> {
+    /// Returns the test bed of a table that is in memory, and has no calls of its own design.
+    pub fn of(table: T, turns: bool) -> Self {
+        Self {
+            table,
+            sim: None,
+            turns,
+            hold: None,
+            pass: |_| Ok(None),
+            help: |_| (),
+            only_value: None,
+        }
+    }
 }
 
 /// Runs the scenario on tables that `make` creates from a seed.
@@ -264,7 +279,7 @@ where
 {
     let mut rng = Rng::fork(seed, 2);
     let mut counts = Counts::default();
-    let Ground { table, sim, turns, hold, pass, only_value } =
+    let Ground { table, sim, turns, hold, pass, help, only_value } =
         make(seed).map_err(|error| Failure::new(NAME, seed, format!("create: {error}")))?;
     let table = Arc::new(table);
     let capacity = table.capacity();
@@ -274,7 +289,7 @@ where
         let plans: Vec<Plan> = row
             .map(|history| Plan::new(&mut rng, history, pool.threads(), hold.is_some(), only_value))
             .collect();
-        let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, pass, plans));
+        let stage = Arc::new(Stage::new(&table, sim.as_ref(), hold, (pass, help), plans));
         let scheduler = turns.then(|| Scheduler::new(rng.word(), pool.threads()));
         let recorded = record(&stage, scheduler.clone(), pool)
             .map_err(|what| Failure::new(NAME, seed, what))?;
@@ -347,14 +362,7 @@ mod tests {
     use crate::toy::{Bug, Toy};
 
     fn ground(bug: Bug) -> Ground<Toy> {
-        Ground {
-            table: Toy::new(bug),
-            sim: None,
-            turns: false,
-            hold: None,
-            pass: |_| Ok(None),
-            only_value: None,
-        }
+        Ground::of(Toy::new(bug), false)
     }
 
     #[test]

@@ -26,6 +26,7 @@ pub(super) struct Stage<T> {
     sim: Option<Sim>,
     hold: Option<Hold<T>>,
     pass: OwnPass<T>,
+    help: fn(&T),
     pub plans: Vec<Plan>,
     clock: AtomicU64,
     /// Number of arrivals of threads at the barriers between histories.
@@ -87,7 +88,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         table: &Arc<T>,
         sim: Option<&Sim>,
         hold: Option<Hold<T>>,
-        pass: OwnPass<T>,
+        (pass, help): (OwnPass<T>, fn(&T)),
         plans: Vec<Plan>,
     ) -> Self {
         Self {
@@ -95,6 +96,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
             sim: sim.cloned(),
             hold,
             pass,
+            help,
             events: plans.iter().map(|_| Mutex::default()).collect(),
             plans,
             clock: AtomicU64::new(0),
@@ -131,6 +133,7 @@ impl<T: Table<Key: Sample, Value: Sample>> Stage<T> {
         let durable = || self.is_durable();
         let mut actor = Actor::new(&*self.table, self.hold, self.pass, &keys, &durable);
         for step in moves {
+            (self.help)(&self.table);
             if let Some(sim) = &self.sim {
                 sim.begin_op();
             }

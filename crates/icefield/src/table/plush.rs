@@ -4,7 +4,7 @@ use super::durable::DurableTable;
 use super::options::TableOptions;
 use crate::Result;
 use crate::engine::Maintenance;
-use crate::engine::plush::{LogEpoch, Partition, PlushHt, Shape, rank_of};
+use crate::engine::plush::{Help, LogEpoch, Partition, PlushHt, Shape, rank_of};
 use crate::storage::{Committed, Mapped, Medium, SyncMode};
 use crate::types::{Arg, Key, Own, Owned, Value};
 
@@ -92,6 +92,12 @@ impl<K: Key + ?Sized, V: Value + ?Sized, M: Medium> DurableTable<K, V, PlushHt, 
     /// The future fails with [`crate::Error::Poisoned`] when the sync failed.
     pub fn committed(&self) -> Committed {
         self.engine.storage().committed()
+    }
+
+    /// Does the work that waits for a helper; see [`PlushOptions::helped_by_callers`]. Returns whether there was any.
+    #[doc(hidden)]
+    pub fn help(&self) -> bool {
+        self.engine.help()
     }
 
     /// Runs a [`put`](Self::put) without a log (§5.7): the record is durable after the next
@@ -257,6 +263,36 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     #[must_use]
     pub fn preallocate(mut self, levels: usize) -> Self {
         self.settings.preallocated = levels;
+        self
+    }
+
+    /// Sets whether a thread of the table moves records down ahead of the writers; `false` by default.
+    ///
+    /// Without it, each write takes a small step of this work, and batches take whole ones. With it, a processor core that
+    /// the writers leave free makes writes faster. Writers still take steps when the thread is late. The thread ends when the
+    /// table is dropped. While nobody writes, it sleeps. The table does not store this choice, so set it at each opening. On
+    /// [`Durability::Disk`](crate::Durability::Disk) it has no effect: there these moves share the syncs of batches.
+    ///
+    /// # Errors
+    /// The table cannot be created or opened if the system starts no thread ([`Error::Io`](crate::Error::Io)).
+    ///
+    /// ```
+    /// let table = icefield::Plush::<u64, u64>::options().helper_thread(true).in_memory()?;
+    /// (0..100_000).try_for_each(|key| table.put(key, key))?;
+    /// assert_eq!(table.len()?, 100_000);
+    /// # Ok::<(), icefield::Error>(())
+    /// ```
+    #[must_use]
+    pub fn helper_thread(mut self, helps: bool) -> Self {
+        self.settings.helper = if helps { Help::Thread } else { Help::Nobody };
+        self
+    }
+
+    /// Lets the callers of [`help`](Plush::help) do the work of a helper thread. For tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn helped_by_callers(mut self) -> Self {
+        self.settings.helper = Help::Callers;
         self
     }
 

@@ -22,6 +22,11 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         }
     }
 
+    /// Does what the helper has been asked for. Returns whether there was anything that could be done.
+    pub(crate) fn help(&self) -> bool {
+        self.core.help()
+    }
+
     /// Takes the key of a damaged record; `None` if it cannot be read, or is not valid.
     pub(super) fn unverified_key<T: Take>(&self, record: RecordOf<R>, take: T) -> Option<T::Out> {
         let core = &self.core;

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use super::helper::Requests;
 use super::journals::Journals;
 use super::layout::{
     Bucket, CLASSES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape, State,
@@ -49,6 +50,8 @@ pub(crate) struct Core<R, M> {
     pub(super) runs: [Pool; CLASSES],
     pub(super) journals: Journals<R>,
     pub(super) exclusion: Exclusion,
+    /// Present when the table has a helper.
+    pub(super) requests: Option<Requests>,
     pub(super) tallies: Tallies,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,

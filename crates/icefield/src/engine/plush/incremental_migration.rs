@@ -27,6 +27,8 @@ use crate::types::RecordForm;
 /// The parts into which a root entry's room is divided. Writes to the entry take steps once one part is used. If the
 /// entry has one target in level 1, a step moves one part.
 const PARTS: usize = 4;
+/// The same where a helper takes the steps, if it is not late.
+const HELPED_PARTS: usize = 2;
 /// Number of steps of a migration to several entries. Fewer if the root entry fills up before a migration below it
 /// ends.
 const STEPS: usize = 8;
@@ -58,11 +60,28 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         if self.storage.fence_syncs() {
             self.step_together(&[held]);
-        } else if !self.root.is_relieved(held.entry) {
-            self.step_below(held, pace);
-        } else if pace == Pace::Parts && self.departure_is_due(held, size) {
+            return;
+        }
+        if let Some(requests) = &self.requests {
+            self.ask_helper(requests, held.entry, size);
+            if size * HELPED_PARTS < self.shape.records() {
+                return;
+            }
+        }
+        if !self.takes_step(held, pace) && pace == Pace::Parts && self.departure_is_due(held, size)
+        {
             self.step_down(held);
         }
+    }
+
+    /// Takes one step below a root entry. Returns `false` if no step was left.
+    #[inline]
+    pub(super) fn takes_step(&self, held: &Held<'_, M>, pace: Pace) -> bool {
+        let is_left = !self.root.is_relieved(held.entry);
+        if is_left {
+            self.step_below(held, pace);
+        }
+        is_left
     }
 
     #[cold]
@@ -94,12 +113,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     fn departure_is_due(&self, held: &Held<'_, M>, size: usize) -> bool {
         let room = self.shape.records();
+        // Besides `STEPS` steps for the targets, there is one for the sort.
+        let is_last_time = size + (STEPS + 1).min(room / PARTS) >= room;
         if self.shape.step(0) > 0 {
-            // Besides `STEPS` steps for the targets, there is one for the sort.
-            return size + (STEPS + 1).min(room / PARTS) >= room
-                || self.root.departing(held.entry).is_some();
+            return is_last_time || self.root.departing(held.entry).is_some();
         }
-        (size - self.root.moved(held.entry)) * PARTS >= room && self.root.is_sole(held.entry)
+        (self.requests.is_none() || is_last_time)
+            && (size - self.root.moved(held.entry)) * PARTS >= room
+            && self.root.is_sole(held.entry)
     }
 
     #[cold]

@@ -164,6 +164,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
     pub(super) fn check_all(&self, types: &Types) -> Result<CheckReport> {
         let core = &self.core;
         let mut checking = Checking::default();
+        let _paused = core.pause_helper();
         let _pin = core.pin();
         core.check_levels(&mut checking);
         core.check_space(&mut checking)?;

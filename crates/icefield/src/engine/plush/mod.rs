@@ -13,7 +13,8 @@
 //! Worst at:
 //! - reads: they check every level;
 //! - `len`: it reads the whole table;
-//! - the latency of single writes: now and then a write also moves about thirty other records;
+//! - the latency of single writes: now and then a write also moves about thirty other records, unless a thread of the
+//!   table does that (`helper`);
 //! - ordered access, unless the table is partitioned by ranges.
 //!
 //! No invariant depends on the order of stores to one line, so `Durability::Disk` is supported. Pages of a table that is
@@ -72,6 +73,7 @@
 //!
 //! - Migrations ahead of time, in steps of one per write (`incremental_migration`), instead of whole migrations and
 //!   cascades. On disks the migrations of many root entries run together (`grouped_migration`).
+//! - An optional thread that migrates ahead of the writers (`helper`).
 //! - Group commit on disks (`op`, `storage::commit`): calls share syncs and may return before the sync, and a payload
 //!   becomes durable together with its log record.
 //! - Compaction in place (`compact`): an entry of the last level that is full of stale records drops them and gives
@@ -236,6 +238,10 @@
 //! - A cascade through the levels only where updates filled a log, so that a root entry had to migrate early, or where
 //!   most of a table's entries overflow together in more than three levels.
 //!
+//! With a helper thread that is in time, writes do none of this work. The thread holds the lock of a root entry for one
+//! whole migration, so a write to that entry may wait as long. From half of a root entry's room on, writers do the work as
+//! above.
+//!
 //! The levels' file grows for a new level ahead of time, by 2 MiB for each entry that overflows because of new keys; on
 //! disks the first thread that needs the level extends the file at once.
 //!
@@ -244,7 +250,7 @@
 //! preparing thread waits for the threads that still write records to the oldest chunk. These wait for no lock that the
 //! preparing thread holds then.
 //!
-//! Locks are taken in this order: `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
+//! Locks are taken in this order: the helper's `stepping`, `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
 //! ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload log, its `space`,
 //! allocator.
 //!
@@ -288,6 +294,7 @@ mod core;
 mod epoch;
 mod filter;
 mod grouped_migration;
+mod helper;
 mod incremental_migration;
 mod journals;
 mod layout;
@@ -323,14 +330,18 @@ mod unseen;
 mod window;
 mod words;
 
+use std::sync::Arc;
+
 use crate::storage::Medium;
 use crate::types::RecordForm;
 
 use self::core::Core;
+use self::helper::Helper;
 
 pub(crate) use epoch::LogEpoch;
 #[doc(hidden)]
 pub use layout::Shape;
+pub(crate) use options::Help;
 pub use options::PlushHt;
 pub use partition::Partition;
 pub(crate) use partition::rank_of;
@@ -340,5 +351,6 @@ pub use payload_log::checksum as payload_checksum;
 
 /// A Plush table of words and byte strings.
 pub struct Plush<R: RecordForm, M: Medium> {
-    core: Core<R, M>,
+    core: Arc<Core<R, M>>,
+    helper: Helper,
 }

@@ -1,12 +1,14 @@
 //! Creating and opening tables.
 
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::time::Instant;
 
 use super::Plush;
 use super::core::Core;
 use super::epoch::LogEpoch;
+use super::helper::{Helper, Requests};
 use super::journals::{Journals, journals_bytes};
 use super::layout::{
     ENTRY_BYTES, Entry, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
@@ -65,6 +67,17 @@ pub struct PlushSettings {
     pub(crate) partition: Partition,
     pub(crate) bounds: Bounds,
     pub(crate) first_epoch: LogEpoch,
+    pub(crate) helper: Help,
+}
+
+/// Who migrates ahead of the writers, if anybody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Help {
+    Nobody,
+    /// A thread of the table.
+    Thread,
+    /// The callers of `Plush::help`, for tests.
+    Callers,
 }
 
 impl Default for PlushSettings {
@@ -77,6 +90,7 @@ impl Default for PlushSettings {
             partition: Partition::Hash,
             bounds: None,
             first_epoch: LogEpoch::FIRST,
+            helper: Help::Nobody,
         }
     }
 }
@@ -157,7 +171,7 @@ impl Opening {
         let session = superblock::begin_session(&core.storage, &table)?;
         // A new table has nothing to recover.
         let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
-        Ok((Plush { core }, recovery))
+        Ok((self.started(core)?, recovery))
     }
 
     fn open<R: RecordForm, M: Medium>(
@@ -194,7 +208,16 @@ impl Opening {
             core.tallies.note_exact(core.tallies.changes(), records);
         }
         let recovery = report(session, resolved, started);
-        Ok((Plush { core }, recovery))
+        Ok((self.started(core)?, recovery))
+    }
+
+    /// Returns the table, with its helper if it has one.
+    fn started<R: RecordForm, M: Medium>(&self, core: Core<R, M>) -> Result<Plush<R, M>> {
+        let mut plush = Plush { core: Arc::new(core), helper: Helper::NONE };
+        if self.settings.helper == Help::Thread && plush.core.storage.check_writable().is_ok() {
+            plush.helper = Helper::start(&plush.core)?;
+        }
+        Ok(plush)
     }
 
     /// Rejects files that are too short for the shape, before any memory is allocated according to the shape.
@@ -301,6 +324,9 @@ impl Opening {
             let chunk_bytes = self.common.blob_chunk_bytes.into();
             Some(PayloadLog::open(&storage, chunk_bytes, limit, self.common.verify)?)
         };
+        // On disks migrations run in groups (`grouped_migration`).
+        let is_helped = self.settings.helper != Help::Nobody && !storage.fence_syncs();
+        let requests = is_helped.then(|| Requests::new(root.entries()));
         let runs = |class: usize, file| -> Result<Pool> {
             let bytes = measure.widths().bucket_bytes() * run_buckets(class + 1);
             Ok(Pool::new(storage.region_with_holes(file, limit)?, set, bytes, 0))
@@ -331,6 +357,7 @@ impl Opening {
             ],
             journals: Journals::new(storage.region("journals.ice", journal_bytes)?, shape, measure),
             exclusion: Exclusion::default(),
+            requests,
             tallies: Tallies::new(),
             storage,
         })
@@ -357,6 +384,7 @@ impl<R: RecordForm, M: Medium> Drop for Plush<R, M> {
     /// Ends the session: makes records durable that were put without a log or acknowledged early, then writes the
     /// record count and the clean mark. All other data is durable already.
     fn drop(&mut self) {
+        self.helper.end(&self.core);
         // After a failure the table is unclean, and the next opening recovers it.
         let _ = self.core.end_session();
         self.core.storage.close();

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::epoch::LogEpoch;
+use super::helper::Asked;
 use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_LOG_CHUNKS, MAX_RECORDS, Shape};
 use super::unseen::Unseen;
 use super::words::{Measure, RecordOf};
@@ -87,6 +88,8 @@ struct Head {
     underway_index: AtomicU32,
     underway_level: AtomicU8,
     underway_place: AtomicU8,
+    /// [`Asked`].
+    asked: AtomicU8,
 }
 
 const _: () = assert!(size_of::<Head>() == 64);
@@ -266,6 +269,23 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].relieved.load(Acquire) == Relief::Empty as u8
     }
 
+    /// Notes that the helper is asked for something, unless it was asked for that or more since the last call of `empty`
+    /// or `drop_first`. Returns whether it must be told. Called under the lock.
+    #[inline]
+    pub(super) fn ask(&self, entry: usize, wanted: Asked) -> bool {
+        let asked = &self.heads[entry].asked;
+        let is_new = asked.load(Relaxed) < wanted as u8;
+        if is_new {
+            asked.store(wanted as u8, Relaxed);
+        }
+        is_new
+    }
+
+    /// Called under the lock.
+    fn forget_asked(&self, entry: usize) {
+        self.heads[entry].asked.store(Asked::Nothing as u8, Relaxed);
+    }
+
     /// Called under the lock.
     pub(super) fn note_relief(&self, entry: usize, relief: Relief) {
         self.heads[entry].relieved.store(relief as u8, Release);
@@ -418,6 +438,7 @@ impl<R: RecordForm> RootTable<R> {
         // the departed ones, and the old value of `departed` names it.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
+        self.forget_asked(entry);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
         self.note_relief(entry, Relief::NotYet);
@@ -430,6 +451,7 @@ impl<R: RecordForm> RootTable<R> {
         // Release (E5): pairs with the Acquire in `needs_chunk`.
         self.heads[entry].oldest_chunks.iter().for_each(|oldest| oldest.store(0, Release));
         self.heads[entry].unlogged.store(false, Relaxed);
+        self.forget_asked(entry);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
         self.set_underway(entry, None);

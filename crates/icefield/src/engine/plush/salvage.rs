@@ -211,6 +211,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let settings = PlushSettings::partitioned_as(self.core.placement.ranges());
         let rescued = create_for_salvage::<PlushHt, R>(&self.core.storage, 0, settings, path)?;
         let mut report = SalvageReport::default();
+        let _paused = self.core.pause_helper();
         let _pin = self.core.pin();
         let mut next = Some(0);
         while let Some(hash) = next {
