@@ -19,6 +19,9 @@ const SEED: [u64; 2] = [0x1CE_F1E1D, 0xDA5_4E4];
 /// cheap.
 const SIM_BYTES: u64 = 1 << 23;
 
+/// The variant of an opened table. It determines only options that are not stored: a Plush has a helper.
+const OPENED: u64 = 9;
+
 /// Implements the traits for a persistent table, given its name, its exempt regions, and the options of a variant: tiny
 /// for the simulated medium and larger for files. An opened table keeps the geometry of its creation, whatever the
 /// options say. For designs that support disks, the relaxed put, the name of the sync option, the design's own pass
@@ -38,7 +41,7 @@ macro_rules! subjects {
             }
 
             fn open_on(sim: Sim) -> Result<Self> {
-                $tiny(0).max_bytes(SIM_BYTES).open_on(sim)
+                $tiny(OPENED).max_bytes(SIM_BYTES).open_on(sim)
             }
 
             $(fn put_relaxed(&self, key: Arg<'_, K>, value: Arg<'_, V>, way: u64) -> Result<()> {

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use icefield::base::hash::HashKind;
 use icefield::storage::Medium;
 use icefield::storage::sim::{Pick, Sim, SimOptions};
-use icefield::{Error, Occupied, Plush, Shape};
+use icefield::{Error, Occupied, Plush, Shape, Value};
 use icefield_torture::rng::mix;
 
 type Check = Result<(), Box<dyn std::error::Error>>;
@@ -373,7 +373,7 @@ fn writes_by_moves(
     Ok((writes_by_moves, cascades))
 }
 
-fn detail<M: Medium>(table: &Plush<u64, u64, M>, name: &str) -> u64 {
+fn detail<V: Value + ?Sized, M: Medium>(table: &Plush<u64, V, M>, name: &str) -> u64 {
     let stats = table.stats();
     stats.details.iter().find(|(known, _)| *known == name).map_or(0, |(_, count)| *count)
 }

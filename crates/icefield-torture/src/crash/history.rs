@@ -261,9 +261,11 @@ impl<'a, M: Machine> Run<'a, M> {
     }
 
     fn call(&self, step: &Step) -> Result<Vec<Reply>, String> {
+        self.table()?.help();
+        // The helper is another thread, whose flushes this thread's fences do not complete.
+        self.sim.change_threads();
         self.sim.begin_op();
         let table = self.table()?;
-        table.help();
         let answers = match step {
             Step::One(call) => table.ask(*call).map(|reply| vec![reply]),
             Step::Batch(kind, calls) => table.batch(*kind, calls),

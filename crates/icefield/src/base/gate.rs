@@ -92,6 +92,17 @@ impl Gate {
         Pass { inside, _own: PhantomData }
     }
 
+    /// Like [`Gate::enter`], but returns `None` while the gate is closed.
+    #[inline]
+    pub fn try_enter(&self) -> Option<Pass<'_>> {
+        let inside = self.inside.mine();
+        if self.tries(inside) {
+            return Some(Pass { inside, _own: PhantomData });
+        }
+        inside.change(-1, Ordering::Release);
+        None
+    }
+
     /// Counts this thread as inside, and returns whether the gate is open. If the gate is closed, the caller must undo
     /// the count.
     #[inline(always)]

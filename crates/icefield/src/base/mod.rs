@@ -3,7 +3,7 @@
 //!
 //! This layer imports neither `storage` nor a table. It is the only place for three kinds of code that are easy to get
 //! wrong and hard to test when they are scattered: processor-specific code ([`group`]), the choice between real and
-//! modelled atomics ([`sync`]), and thread-local state ([`thread`]).
+//! modelled atomics ([`sync`]), and thread-local state ([`thread`], `recycled`).
 
 pub(crate) mod addresses;
 pub mod counter;
@@ -14,6 +14,7 @@ pub mod memory;
 pub(crate) mod parallel;
 pub mod pipeline;
 pub mod reclaim;
+pub(crate) mod recycled;
 pub mod sync;
 pub mod thread;
 pub mod thread_pool;

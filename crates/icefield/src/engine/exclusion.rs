@@ -21,6 +21,11 @@ impl Exclusion {
         self.gate.enter()
     }
 
+    /// Like [`Exclusion::enter`], but returns `None` while writers are kept out.
+    pub(crate) fn try_enter(&self) -> Option<Pass<'_>> {
+        self.gate.try_enter()
+    }
+
     /// Keeps writers out until the result is dropped.
     pub(crate) fn close(&self, storage: &impl Medium) -> Result<Closed<'_>> {
         self.gate.close().map_err(|error| Error::io(storage.path(), error))

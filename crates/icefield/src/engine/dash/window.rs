@@ -8,6 +8,7 @@ use super::layout::{Bucket, Meta};
 use super::segment::{Core, Found, Site, Target};
 use super::stash;
 use crate::Result;
+use crate::base::recycled::Recycled;
 use crate::engine::LookupKey;
 use crate::engine::slots::batch::Write;
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
@@ -53,8 +54,8 @@ struct Held<'a, M: Medium> {
 
 pub(super) struct Window<'a, T: Kinds> {
     core: &'a Core<T>,
-    held: Vec<Held<'a, T::Medium>>,
-    pub(super) staged: Vec<Staged>,
+    held: Recycled<Held<'a, T::Medium>>,
+    pub(super) staged: Recycled<Staged>,
     /// The generation of all staged operations; a `clear` ends the window.
     pub(super) generation: u64,
     /// Set if any plan changes the table.
@@ -93,8 +94,8 @@ impl<'a, T: Kinds> Window<'a, T> {
     pub(super) fn new(core: &'a Core<T>) -> Self {
         Self {
             core,
-            held: Vec::with_capacity(2 * WINDOW + 4),
-            staged: Vec::with_capacity(WINDOW),
+            held: Recycled::with_capacity(2 * WINDOW + 4),
+            staged: Recycled::with_capacity(WINDOW),
             generation: 0,
             changes: false,
             special: false,

@@ -11,6 +11,7 @@ use super::recover::ensure_recovered;
 use super::segment::Target;
 use super::window::{Attempt, Hold, WINDOW, Window};
 use crate::Result;
+use crate::base::recycled::Recycled;
 use crate::engine::LookupKey;
 use crate::engine::slots::batch::{BatchTable, BatchWriter, Write};
 use crate::engine::slots::table::{SlotTable, WriteMode, WriteOutcome};
@@ -45,7 +46,7 @@ pub(crate) struct Writer<'t, R: RecordForm, P: Directory, M: Medium> {
     pin: EpochGuard<'t>,
     window: Window<'t, Of<R, M, P::Ablation>>,
     /// First the staged writes, in the order of staging, then the others.
-    waiting: Vec<Waiting<'t>>,
+    waiting: Recycled<Waiting<'t>>,
 }
 
 impl<R: RecordForm, P: Directory, M: Medium> Drop for Writer<'_, R, P, M> {
@@ -64,7 +65,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
             table,
             pin: table.core.pin(),
             window: Window::new(&table.core),
-            waiting: Vec::with_capacity(WINDOW),
+            waiting: Recycled::with_capacity(WINDOW),
         }
     }
 
@@ -119,7 +120,7 @@ impl<'t, R: RecordForm, P: Directory, M: Medium> Writer<'t, R, P, M> {
             self.commit(answer).inspect_err(|_| self.abort())?;
             let attempt = attempt.inspect_err(|_| self.abort())?;
             if attempt == Attempt::Stale && !fresh {
-                for waiting in &mut self.waiting {
+                for waiting in self.waiting.iter_mut() {
                     waiting.ahead.sighted = self.table.try_locate(waiting.ahead.hash);
                 }
                 fresh = true;

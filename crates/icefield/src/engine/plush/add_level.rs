@@ -136,6 +136,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             // The unfinished migration and the relief describe the levels before this change, so both are reset.
             self.give_up_underway(&held)?;
             self.root.note_relief(root_entry, Relief::NotYet);
+            self.root.forget_asked(root_entry);
             for index in self.entries_below(root_entry, level) {
                 self.move_up(&held, level, index)?;
             }
@@ -167,8 +168,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 |_| true,
             )?;
         }
-        let (mut records, dropped) = self.newest_of(newest_first.iter().copied())?;
-        records.reverse();
+        let (newest, dropped) = self.newest_of(&newest_first)?;
+        let records: Vec<_> = newest.into_iter().rev().copied().collect();
         self.provide_now(&[(first, records.len())])?;
         self.rewrite(held, first, &records, None)?;
         self.tallies.add_records(dropped);

@@ -132,16 +132,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         newer: &[MovingOf<R>],
     ) -> Result<Vec<LiveOf<'a, R>>> {
         let mut newest = Newest::with_capacity(self.shape.records() + newer.len());
-        self.each_newest(&mut newest, newer.iter().copied(), |_, _| {})?;
-        let (mut all, mut newest_first) = (Vec::new(), Vec::new());
+        self.each_newest(&mut newest, newer, |_, _| {})?;
+        let mut all = Vec::new();
         for entry in self.chain_of(first)?.into_iter().rev() {
-            newest.reserve(self.state(entry)?.size);
-            newest_first.clear();
+            let mut newest_first = Vec::with_capacity(self.shape.records());
             self.read_entry(entry, &mut newest_first, |_| true)?;
-            all.push((entry, self.sift(&mut newest, &newest_first)?));
+            all.push((entry, newest_first));
         }
-        all.reverse();
-        Ok(all)
+        let sifted = all.iter().map(|(entry, newest_first)| {
+            newest.reserve(newest_first.len());
+            Ok((*entry, self.sift(&mut newest, newest_first)?))
+        });
+        let mut live = sifted.collect::<Result<Vec<_>>>()?;
+        live.reverse();
+        Ok(live)
     }
 
     /// Divides the records of one entry into needed and dropped ones. No other entry of its chain has the same keys.
@@ -166,17 +170,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Divides the records of an entry into needed and dropped ones.
-    fn sift(
+    fn sift<'m>(
         &self,
-        newest: &mut Newest<R::KeyWords, R::ValueWords>,
-        newest_first: &[MovingOf<R>],
+        newest: &mut Newest<'m, R::KeyWords, R::ValueWords>,
+        newest_first: &'m [MovingOf<R>],
     ) -> Result<Sifted<MovingOf<R>>> {
         let (mut needed, mut dropped) = (Vec::with_capacity(newest_first.len()), Vec::new());
-        self.each_newest(newest, newest_first.iter().copied(), |moving, is_newest| {
+        self.each_newest(newest, newest_first, |moving, is_newest| {
             if is_newest && !moving.record.dead {
-                needed.push(moving);
+                needed.push(*moving);
             } else {
-                dropped.push(moving);
+                dropped.push(*moving);
             }
         })?;
         needed.reverse();

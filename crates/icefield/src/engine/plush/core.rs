@@ -1,5 +1,6 @@
 //! The shared state of a table: regions, entries by number, and the search for a key.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::helper::Requests;
@@ -51,7 +52,7 @@ pub(crate) struct Core<R, M> {
     pub(super) journals: Journals<R>,
     pub(super) exclusion: Exclusion,
     /// Present when the table has a helper.
-    pub(super) requests: Option<Requests>,
+    pub(super) requests: Option<Arc<Requests>>,
     pub(super) tallies: Tallies,
     /// Present when the table is opened for salvage only.
     pub(super) mended: Option<Mended>,

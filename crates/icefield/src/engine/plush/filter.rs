@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::layout::{Entry, FILTER_WORDS, LINE_WORDS};
 use crate::base::pipeline::prefetch_read;
-use crate::storage::Medium;
+use crate::storage::{Cell64, Medium};
 
 /// Number of rows for each key.
 const ROWS: u32 = 6;
@@ -104,13 +104,17 @@ impl Image {
         }
     }
 
-    /// Stores the words that differ. The stores are flushed; a fence must follow before the records count.
+    /// Stores the lines that differ. The stores are flushed; a fence must follow before the records count.
     #[track_caller]
     pub(super) fn store(&self, storage: &impl Medium, entry: &Entry) {
-        for (cell, &word) in entry.filter.iter().zip(&self.0) {
-            if cell.load(storage, Relaxed) != word {
+        let lines = entry.filter.chunks_exact(LINE_WORDS).zip(self.0.chunks_exact(LINE_WORDS));
+        for (cells, words) in lines {
+            let pairs = || cells.iter().zip(words);
+            let differs =
+                |any, (cell, &word): (&Cell64, _)| any | cell.load(storage, Relaxed) ^ word;
+            if pairs().fold(0, differs) != 0 {
                 // Relaxed (E3): a reader that uses the word validates by the lock word afterwards.
-                cell.store(storage, word, Relaxed);
+                pairs().for_each(|(cell, &word)| cell.store(storage, word, Relaxed));
             }
         }
         storage.flush_object(&entry.filter);

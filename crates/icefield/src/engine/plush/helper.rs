@@ -22,12 +22,12 @@ use crate::storage::Medium;
 use crate::types::RecordForm;
 use crate::{Error, Result};
 
-/// The time between two looks at the requests, and the number of looks in vain before the helper sleeps until it is
-/// woken.
+/// The time between two looks at the requests, and the number of looks without a result before the helper sleeps until
+/// it is woken.
 const PAUSE: Duration = Duration::from_micros(100);
 const LOOKS: u32 = 200;
 
-/// What the helper has been asked to do for a root entry since the entry was emptied.
+/// The request that the helper got for a root entry since the entry was emptied.
 #[derive(Clone, Copy)]
 pub(super) enum Asked {
     Nothing = 0,
@@ -37,7 +37,7 @@ pub(super) enum Asked {
     All = 2,
 }
 
-/// What writers want from the helper.
+/// The requests of a table.
 #[derive(Debug)]
 pub(super) struct Requests {
     /// A bit for each root entry.
@@ -48,6 +48,8 @@ pub(super) struct Requests {
     helper: OnceLock<Thread>,
     /// Held during each step.
     stepping: Mutex<()>,
+    /// The process that has opened the table: a forked child has no helper.
+    process: u32,
 }
 
 impl Requests {
@@ -59,6 +61,7 @@ impl Requests {
             ends: AtomicBool::new(false),
             helper: OnceLock::new(),
             stepping: Mutex::new(()),
+            process: std::process::id(),
         }
     }
 
@@ -89,6 +92,11 @@ impl Requests {
     fn has_ended(&self) -> bool {
         self.ends.load(SeqCst)
     }
+
+    /// Returns whether this process has opened the table.
+    fn is_own(&self) -> bool {
+        self.process == std::process::id()
+    }
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -115,9 +123,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Keeps the helper from its next step until the result is dropped. A table on which no other thread works is
-    /// quiescent then. The caller must not keep writers out, for which the helper may wait.
+    /// quiescent then.
     pub(super) fn pause_helper(&self) -> Option<MutexGuard<'_, ()>> {
-        self.requests.as_ref().map(|requests| lock(&self.storage, &requests.stepping))
+        let requests = self.requests.as_deref().filter(|requests| requests.is_own())?;
+        Some(lock(&self.storage, &requests.stepping))
     }
 
     /// Does all that the helper has been asked for. Returns whether there was anything that it could do.
@@ -138,16 +147,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         any
     }
 
-    /// Takes the next step that is due for a root entry. If the lock is not free, or further steps are due, the request
-    /// remains. Returns `false` if the lock was not free.
+    /// Takes the next step that is due for a root entry. Returns `false` if that is not possible now; then, and if
+    /// further steps may be due, the request remains.
     fn help_entry(&self, requests: &Requests, entry: usize) -> bool {
         let _stepping = lock(&self.storage, &requests.stepping);
-        let _pass = self.exclusion.enter();
-        let _pin = self.pin();
         if self.storage.check_writable().is_err() {
             return true;
         }
-        let Some(held) = self.root.try_lock(&self.storage, entry) else {
+        let pass = self.exclusion.try_enter();
+        let _pin = self.pin();
+        let held = pass.as_ref().and_then(|_| self.root.try_lock(&self.storage, entry));
+        let Some(held) = held else {
             requests.add(entry);
             return false;
         };
@@ -156,53 +166,49 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             requests.add(entry);
         } else if self.is_nearly_full(self.root.size(entry)) {
             // If this fails, the write that meets the full entry fails, too, and reports the error.
-            let _ = self.migrate_root(&held);
+            let _ = self.empty_together(&held);
         }
         true
     }
 }
 
-/// The thread of a table.
+/// The thread of a table. It ends after its present step when this is dropped.
 pub(super) struct Helper {
+    /// `None` after the drop.
     thread: Option<JoinHandle<()>>,
-    /// The process that has started it: a forked child has no such thread.
-    process: u32,
+    requests: Arc<Requests>,
 }
 
 impl Helper {
-    pub(super) const NONE: Self = Self { thread: None, process: 0 };
-
-    /// Starts the thread, if the table has requests for it.
-    pub(super) fn start<R: RecordForm, M: Medium>(core: &Arc<Core<R, M>>) -> Result<Self> {
-        let thread = match &core.requests {
-            Some(_) => {
-                let own = Arc::clone(core);
-                let started = std::thread::Builder::new()
-                    .name("icefield-helper".into())
-                    .spawn(move || run(&own));
-                Some(started.map_err(|error| Error::io(core.storage.path(), error))?)
-            }
-            None => None,
-        };
-        Ok(Self { thread, process: std::process::id() })
+    /// Starts the thread, if the table has requests for one.
+    pub(super) fn start<R: RecordForm, M: Medium>(core: &Arc<Core<R, M>>) -> Result<Option<Self>> {
+        let Some(requests) = &core.requests else { return Ok(None) };
+        let (own, asked) = (Arc::clone(core), Arc::clone(requests));
+        let builder = std::thread::Builder::new().name("icefield-helper".into());
+        let started = builder.spawn(move || run(&own, &asked));
+        let thread = started.map_err(|error| Error::io(core.storage.path(), error))?;
+        Ok(Some(Self { thread: Some(thread), requests: Arc::clone(requests) }))
     }
+}
 
-    /// Ends the thread after its present step.
-    pub(super) fn end<R, M>(&mut self, core: &Core<R, M>) {
-        let (Some(thread), Some(requests)) = (self.thread.take(), &core.requests) else { return };
-        if self.process == std::process::id() {
-            requests.ends.store(true, SeqCst);
-            thread.thread().unpark();
-            // A panic has been reported, and no lock remains.
-            let _ = thread.join();
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        if !self.requests.is_own() {
+            // This process has no such thread to wait for.
+            std::mem::forget(thread);
+            return;
         }
+        self.requests.ends.store(true, SeqCst);
+        thread.thread().unpark();
+        // A panic has been reported, and no lock remains.
+        let _ = thread.join();
     }
 }
 
 /// The thread's function.
-fn run<R: RecordForm, M: Medium>(core: &Core<R, M>) {
-    let Some(requests) = &core.requests else { return };
-    // Fails only if the thread was started twice.
+fn run<R: RecordForm, M: Medium>(core: &Core<R, M>, requests: &Requests) {
+    // Fails only if there were two threads.
     let _ = requests.helper.set(std::thread::current());
     let mut in_vain = 0;
     while !requests.has_ended() {

@@ -8,7 +8,8 @@
 //! records then. After these migrations the records of the root entry itself move. If they have one target in level 1,
 //! they move there a quarter at a time when level 1 has no other records. If they have several targets, they begin to
 //! depart when the root entry is nearly full: the first step sorts them by target, each later step moves those for the
-//! next targets, and the last one removes them from the root entry.
+//! next targets, and the last one removes them from the root entry. Where a helper takes these steps (`helper`), writes
+//! begin later.
 //!
 //! An entry keeps all its records until the last part of them has moved; until then the upper copy of a record hides
 //! the lower one. In between no other records come to the entry or leave it, because the next migration of the root

@@ -67,10 +67,10 @@ type MigrationOf<'h, R, M> = Migration<'h, M, MovingOf<R>>;
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the newest record of each key among some records, newest first, and the change of the estimate when
     /// the others are dropped.
-    pub(super) fn newest_of(
+    pub(super) fn newest_of<'m>(
         &self,
-        newest_first: impl ExactSizeIterator<Item = MovingOf<R>> + Clone,
-    ) -> Result<(Vec<MovingOf<R>>, i64)> {
+        newest_first: &'m [MovingOf<R>],
+    ) -> Result<(Vec<&'m MovingOf<R>>, i64)> {
         let mut newest = Newest::with_capacity(newest_first.len());
         let mut dropped = 0;
         self.each_newest(&mut newest, newest_first, |moving, is_newest| {
@@ -85,13 +85,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// the newest if its payload was freed, if `newest` holds its key already, or if a record before it has the same
     /// key.
     #[inline(always)]
-    pub(super) fn each_newest(
+    pub(super) fn each_newest<'m>(
         &self,
-        newest: &mut Newest<R::KeyWords, R::ValueWords>,
-        newest_first: impl Iterator<Item = MovingOf<R>> + Clone,
-        mut tell: impl FnMut(MovingOf<R>, bool),
+        newest: &mut Newest<'m, R::KeyWords, R::ValueWords>,
+        newest_first: &'m [MovingOf<R>],
+        mut tell: impl FnMut(&'m MovingOf<R>, bool),
     ) -> Result<()> {
-        let hinted = newest_first.clone().skip(HINTED_AHEAD);
+        let hinted = newest_first.iter().skip(HINTED_AHEAD);
         let mut hints = self.payloads().map(|payloads| (payloads, hinted));
         for moving in newest_first {
             // Records with the same hash are compared by the keys in their payloads, which are rarely in the cache.
@@ -131,15 +131,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 let places = 0..1 << self.shape.step(0);
                 let epoch = self.root.epoch(held.entry);
                 migrations.push(self.of_root(held, moved..size, places, Some(epoch))?);
+                // If only some targets get their records and the epoch, the records stay here, and those that come
+                // later belong to the next epoch: recovery would take them for arrived ones.
+                self.root.set_epoch(held.entry, epoch.next());
             }
         }
         self.distribute(&mut migrations)?;
         for held in migrations.iter().map(|migration| migration.held) {
             self.tallies.add_migration();
             held.begin_change();
-            let epoch = self.root.epoch(held.entry);
             self.root.empty(held.entry);
-            self.root.set_epoch(held.entry, epoch.next());
         }
         Ok(())
     }
@@ -211,9 +212,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let first = (held.entry as u64) << self.shape.step(0);
         // The entries arrive in the cache while the records are merged.
         places.clone().for_each(|place| self.prefetch_entry(1, first + place as u64));
-        let newest_first = records.rev().map(|at| self.moving(self.root.record(held.entry, at)));
-        let (records, dropped) = self.newest_of(newest_first)?;
-        let groups = self.group(0, records);
+        self.root.prefetch_records(held.entry, records.clone());
+        let moving = |at| self.moving(self.root.record(held.entry, at));
+        let newest_first: Vec<_> = records.rev().map(moving).collect();
+        let (newest, dropped) = self.newest_of(&newest_first)?;
+        let groups = self.group(0, &newest);
         Ok(Migration { held, level: 1, first, places, groups, epoch, dropped, copied: 0 })
     }
 
@@ -250,8 +253,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             Vec::with_capacity((self.shape.records() * places.len()) >> self.shape.step(level));
         let place = self.shape.place_below(level);
         self.newest_first_where(entry, &mut newest_first, |hash| places.contains(&place(hash)))?;
-        let (newest, dropped) = self.newest_of(newest_first.iter().copied())?;
-        Ok(Leaving { groups: self.group(level, newest), dropped })
+        let (newest, dropped) = self.newest_of(&newest_first)?;
+        Ok(Leaving { groups: self.group(level, &newest), dropped })
     }
 
     /// Counts the records that a level's entry, and those that continue it, have for each of the entries below it,
@@ -332,7 +335,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Groups records by their entry of the next level.
-    fn group(&self, level: usize, newest_first: Vec<MovingOf<R>>) -> Groups<MovingOf<R>> {
+    fn group(&self, level: usize, newest_first: &[&MovingOf<R>]) -> Groups<MovingOf<R>> {
         let place = self.shape.place_below(level);
         let mut left = vec![0..0; 1 << self.shape.step(level)];
         newest_first.iter().for_each(|moving| left[place(moving.hash)].end += 1);
@@ -341,14 +344,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             end += range.end;
             *range = end..end;
         }
-        // Copied only for the length; every record is overwritten below.
-        let mut records = newest_first.clone();
-        for moving in newest_first {
+        let mut order = vec![0_u32; newest_first.len()];
+        for (at, moving) in newest_first.iter().enumerate() {
             // Each group is filled from its end.
             let start = &mut left[place(moving.hash)].start;
             *start -= 1;
-            records[*start] = moving;
+            order[*start] = at as u32;
         }
+        let records = order.into_iter().map(|at| *newest_first[at as usize]).collect();
         Groups { records, left }
     }
 }

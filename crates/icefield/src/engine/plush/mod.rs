@@ -238,7 +238,7 @@
 //! - A cascade through the levels only where updates filled a log, so that a root entry had to migrate early, or where
 //!   most of a table's entries overflow together in more than three levels.
 //!
-//! With a helper thread that is in time, writes do none of this work. The thread holds the lock of a root entry for one
+//! With a helper thread that is in time, writes do none of this work, except where a log's chunk is begun anew. The thread holds the lock of a root entry for one
 //! whole migration, so a write to that entry may wait as long. From half of a root entry's room on, writers do the work as
 //! above.
 //!
@@ -250,7 +250,7 @@
 //! preparing thread waits for the threads that still write records to the oldest chunk. These wait for no lock that the
 //! preparing thread holds then.
 //!
-//! Locks are taken in this order: the helper's `stepping`, `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
+//! Locks are taken in this order: the helper's `stepping`, while which the gate is only tried, `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
 //! ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload log, its `space`,
 //! allocator.
 //!
@@ -352,5 +352,6 @@ pub use payload_log::checksum as payload_checksum;
 /// A Plush table of words and byte strings.
 pub struct Plush<R: RecordForm, M: Medium> {
     core: Arc<Core<R, M>>,
-    helper: Helper,
+    /// Present when the table has a helper thread.
+    helper: Option<Helper>,
 }

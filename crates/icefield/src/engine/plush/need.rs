@@ -18,7 +18,6 @@
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use super::core::Core;
-use super::epoch::LogEpoch;
 use super::layout::EntryRef;
 use super::log_record::FLAG;
 use super::op::{ModeOf, Wrote, WroteOf};
@@ -206,10 +205,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             .filter(|&at| self.root.record(entry, at).reference() == record.reference())
             .collect();
         if !in_root.is_empty() {
+            // Recovery replays the records of later epochs.
+            let arrived = self.arrived(probe.hash)?;
             self.logs.redirect(
                 &self.storage,
                 self.logs.log_of(entry),
-                |logged, of| self.is_logged(entry, of) && logged.reference() == record.reference(),
+                |logged, of| of.is_after(arrived) && logged.reference() == record.reference(),
                 copy,
             )?;
             in_root.into_iter().for_each(|at| self.root.redirect(entry, at, copy));
@@ -249,12 +250,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if found.is_empty() {
             return Ok(0);
         }
+        // Recovery replays the records of later epochs.
+        let arrived = self.arrived(probe.hash)?;
         self.logs.mark_dead(&self.storage, self.logs.log_of(entry), |record, of| {
             let is_same =
                 |known: &RecordOf<R>| (known.key, known.value) == (record.key, record.value);
-            !record.dead
-                && self.is_logged(entry, of)
-                && found.iter().any(|(_, known)| is_same(known))
+            !record.dead && of.is_after(arrived) && found.iter().any(|(_, known)| is_same(known))
         })?;
         // P16, commit point: the key is removed. Records that are in no log need no durable mark, because a crash drops
         // them.
@@ -262,12 +263,5 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         found.iter().for_each(|&(at, _)| self.root.mark_dead(entry, at));
         let moved = self.root.moved(entry);
         Ok(found.iter().filter(|&&(at, _)| at >= moved).count() as i64)
-    }
-
-    /// Returns whether recovery still replays a root entry's log records of an epoch.
-    fn is_logged(&self, entry: usize, epoch: LogEpoch) -> bool {
-        let current = self.root.epoch(entry);
-        // Departing records were logged in the epoch before.
-        epoch == current || self.root.departing(entry).is_some() && epoch == current.previous()
     }
 }

@@ -2,14 +2,14 @@
 
 use super::moving::Moving;
 
-pub(super) struct Newest<A, B> {
-    pub(super) records: Vec<Moving<A, B>>,
+pub(super) struct Newest<'a, A, B> {
+    pub(super) records: Vec<&'a Moving<A, B>>,
     /// Indices into `records` plus one, by hash. There are at least four times as many places as records, so that
     /// collisions are rare.
     places: Vec<u32>,
 }
 
-impl<A: Copy, B: Copy> Newest<A, B> {
+impl<'a, A, B> Newest<'a, A, B> {
     /// Creates an empty collection with room for `keys` keys.
     pub(super) fn with_capacity(keys: usize) -> Self {
         let places = vec![0; (keys * 4).next_power_of_two().max(8)];
@@ -34,21 +34,21 @@ impl<A: Copy, B: Copy> Newest<A, B> {
 
     /// Returns a record with this hash. May miss one that was displaced by a collision.
     #[inline]
-    pub(super) fn likely(&self, hash: u64) -> Option<&Moving<A, B>> {
+    pub(super) fn likely(&self, hash: u64) -> Option<&'a Moving<A, B>> {
         let known = self.places[home(hash, self.places.len())].checked_sub(1)?;
-        self.records.get(known as usize).filter(|known| known.hash == hash)
+        self.records.get(known as usize).copied().filter(|known| known.hash == hash)
     }
 
     /// Adds a record, unless there is one with the same key according to `same`. Returns whether it was added.
     #[inline(always)]
     pub(super) fn add<E>(
         &mut self,
-        moving: Moving<A, B>,
+        moving: &'a Moving<A, B>,
         same: impl Fn(&Moving<A, B>, &Moving<A, B>) -> Result<bool, E>,
     ) -> Result<bool, E> {
         let mut at = home(moving.hash, self.places.len());
         while let Some(known) = self.places[at].checked_sub(1) {
-            if same(&self.records[known as usize], &moving)? {
+            if same(self.records[known as usize], moving)? {
                 return Ok(false);
             }
             at = (at + 1) & (self.places.len() - 1);

@@ -166,12 +166,15 @@ impl Opening {
         }
         core.preallocate(self.settings.preallocated)?;
         core.tell_together(core.writes_together())?;
+        let core = Arc::new(core);
+        // Starts before the table is published, so that no table remains if it cannot start.
+        let helper = self.helper(&core)?;
         superblock::seal(&core.storage, &table, &identity)?;
         core.storage.publish_created()?;
         let session = superblock::begin_session(&core.storage, &table)?;
         // A new table has nothing to recover.
         let recovery = report(SessionStart { was_clean: true, ..session }, 0, started);
-        Ok((self.started(core)?, recovery))
+        Ok((Plush { core, helper }, recovery))
     }
 
     fn open<R: RecordForm, M: Medium>(
@@ -207,17 +210,18 @@ impl Opening {
         if session.was_clean {
             core.tallies.note_exact(core.tallies.changes(), records);
         }
+        let core = Arc::new(core);
+        let helper = self.helper(&core)?;
         let recovery = report(session, resolved, started);
-        Ok((self.started(core)?, recovery))
+        Ok((Plush { core, helper }, recovery))
     }
 
-    /// Returns the table, with its helper if it has one.
-    fn started<R: RecordForm, M: Medium>(&self, core: Core<R, M>) -> Result<Plush<R, M>> {
-        let mut plush = Plush { core: Arc::new(core), helper: Helper::NONE };
-        if self.settings.helper == Help::Thread && plush.core.storage.check_writable().is_ok() {
-            plush.helper = Helper::start(&plush.core)?;
+    /// Starts the helper, if the table shall have one.
+    fn helper<R: RecordForm, M: Medium>(&self, core: &Arc<Core<R, M>>) -> Result<Option<Helper>> {
+        if self.settings.helper == Help::Thread && core.storage.check_writable().is_ok() {
+            return Helper::start(core);
         }
-        Ok(plush)
+        Ok(None)
     }
 
     /// Rejects files that are too short for the shape, before any memory is allocated according to the shape.
@@ -326,7 +330,7 @@ impl Opening {
         };
         // On disks migrations run in groups (`grouped_migration`).
         let is_helped = self.settings.helper != Help::Nobody && !storage.fence_syncs();
-        let requests = is_helped.then(|| Requests::new(root.entries()));
+        let requests = is_helped.then(|| Arc::new(Requests::new(root.entries())));
         let runs = |class: usize, file| -> Result<Pool> {
             let bytes = measure.widths().bucket_bytes() * run_buckets(class + 1);
             Ok(Pool::new(storage.region_with_holes(file, limit)?, set, bytes, 0))
@@ -384,7 +388,7 @@ impl<R: RecordForm, M: Medium> Drop for Plush<R, M> {
     /// Ends the session: makes records durable that were put without a log or acknowledged early, then writes the
     /// record count and the clean mark. All other data is durable already.
     fn drop(&mut self) {
-        self.helper.end(&self.core);
+        drop(self.helper.take());
         // After a failure the table is unclean, and the next opening recovers it.
         let _ = self.core.end_session();
         self.core.storage.close();

@@ -194,9 +194,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Returns whether the log records of an epoch have arrived in level 1, in the entry for a hash.
     fn has_arrived(&self, hash: u64, epoch: LogEpoch) -> Result<bool> {
-        let target = self.level_entry(1, self.shape.index(1, hash))?;
-        // Equal epochs count as arrived, because the target stores an epoch when the records of that epoch arrive.
-        Ok(!epoch.is_after(self.state(target)?.epoch))
+        Ok(!epoch.is_after(self.arrived(hash)?))
+    }
+
+    /// Returns the last epoch whose log records with a hash have arrived in level 1. Recovery replays those of later
+    /// epochs.
+    pub(super) fn arrived(&self, hash: u64) -> Result<LogEpoch> {
+        Ok(self.state(self.level_entry(1, self.shape.index(1, hash))?)?.epoch)
     }
 
     /// Raises the epochs of the root entries to the latest ones in the logs.

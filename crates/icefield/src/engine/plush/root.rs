@@ -5,6 +5,7 @@
 //! lock of the entry.
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
@@ -282,7 +283,7 @@ impl<R: RecordForm> RootTable<R> {
     }
 
     /// Called under the lock.
-    fn forget_asked(&self, entry: usize) {
+    pub(super) fn forget_asked(&self, entry: usize) {
         self.heads[entry].asked.store(Asked::Nothing as u8, Relaxed);
     }
 
@@ -533,6 +534,14 @@ impl<R: RecordForm> RootTable<R> {
             let word = entry * self.words + at / 8;
             prefetch_write(&self.fingerprints[word]);
         }
+    }
+
+    /// Prefetches records of an entry.
+    pub(super) fn prefetch_records(&self, entry: usize, records: Range<usize>) {
+        let words = self.measure.widths().words();
+        let first = (entry * self.records + records.start) * words;
+        let all = &self.slots[first..][..records.len() * words];
+        all.iter().step_by(LINE_WORDS).rev().for_each(|word| prefetch_read(word));
     }
 
     /// Prefetches an entry.

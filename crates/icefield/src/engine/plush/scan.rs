@@ -159,14 +159,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 (end, bound) => end.or(bound),
             };
         }
-        let (newest, _) = self.newest_of(all.iter().copied())?;
+        let (newest, _) = self.newest_of(&all)?;
         let mut records = Vec::with_capacity(newest.len());
         for moving in newest.into_iter().filter(|moving| !moving.record.dead) {
             let is_between = |found: SortKey<'_>| {
                 *found >= *key && end.as_ref().is_none_or(|end| *found < **end)
             };
             // Without leaves there are few records, and the caller compares their keys.
-            if !is_crowded || self.sort_key_of(&moving)?.is_some_and(is_between) {
+            if !is_crowded || self.sort_key_of(moving)?.is_some_and(is_between) {
                 records.push(moving.record);
             }
         }
@@ -217,7 +217,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for (level, index) in self.entries_in(levels, width, from) {
             self.newest_first_where(self.level_entry(level, index)?, &mut all, &wanted)?;
         }
-        let (newest, _) = self.newest_of(all.iter().copied())?;
+        let (newest, _) = self.newest_of(&all)?;
         let records = newest.into_iter().map(|moving| moving.record).collect();
         Ok((records, self.range_after(of, from)))
     }

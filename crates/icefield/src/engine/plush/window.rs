@@ -28,6 +28,7 @@ use super::root_lock::Held;
 use super::words::RecordOf;
 use crate::base::gate::Pass;
 use crate::base::reclaim::Guard;
+use crate::base::recycled::Recycled;
 use crate::engine::LookupKey;
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm};
@@ -110,20 +111,20 @@ pub(super) struct Window<'t, R: RecordForm, M: Medium> {
     staged: usize,
     /// Results of operations that look up the present value; blind writes have no result.
     answers: Vec<Answer<R::ValueWords>>,
-    writes: Vec<Write<R>>,
+    writes: Recycled<Write<R>>,
     /// Payloads that the commit must flush: after a flush, the next operation's lock would wait for the flushed lines.
     unflushed: Vec<Unflushed>,
     /// One share for each log.
-    shares: Box<[Share]>,
+    shares: Recycled<Share>,
     /// Writes for the next window, in order. Each found no place in a full log, or a lock that was not free. Later writes
     /// of their root entries follow them here, so the writes of one key keep their order.
     left: VecDeque<Write<R>>,
     /// Locked root entries, and the number of records staged for each.
-    held: Vec<(Held<'t, M>, usize)>,
+    held: Recycled<(Held<'t, M>, usize)>,
     /// Root entries to which the commit has added records that readers do not see yet, and what `begin_unseen` returned.
     unseen: Vec<(usize, u64)>,
     /// Places of the log records that were written; empty between commits.
-    spans: Vec<Span>,
+    spans: Recycled<Span>,
     /// The pass through the gate, held at least while the window holds a lock. Declared after `held`, so that the locks
     /// are released first.
     pass: Option<Pass<'t>>,
@@ -147,10 +148,12 @@ impl<R: RecordForm, M: Medium> Drop for Window<'_, R, M> {
 impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     pub(super) fn new(core: &'t Core<R, M>) -> Self {
         let room = if core.storage.fence_syncs() { SYNC_WINDOW } else { WINDOW };
-        let (writes, held) = (Vec::with_capacity(WINDOW), Vec::with_capacity(WINDOW));
-        let shares = (0..core.logs.count()).map(|_| Share::NONE).collect();
+        let (writes, held) = (Recycled::with_capacity(WINDOW), Recycled::with_capacity(WINDOW));
+        let mut shares = Recycled::with_capacity(core.logs.count());
+        shares.extend((0..core.logs.count()).map(|_| Share::NONE));
         let (answers, left) = (Vec::new(), VecDeque::new());
-        let (unflushed, unseen, spans) = (Vec::new(), Vec::new(), Vec::new());
+        let (unflushed, unseen) = (Vec::new(), Vec::new());
+        let spans = Recycled::with_capacity(WINDOW / 2);
         Self {
             core,
             room,
@@ -551,8 +554,8 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
     /// Makes the records that have a place in a log durable and visible, and releases the locks.
     fn commit_placed(&mut self) -> Result<()> {
         let core = self.core;
-        let mut spans = std::mem::take(&mut self.spans);
-        let mut writes = std::mem::take(&mut self.writes);
+        let mut spans = std::mem::take(&mut *self.spans);
+        let mut writes = std::mem::take(&mut *self.writes);
         // Each window checks this, because a batch continues after a window whose sync failed.
         let writable = core.storage.check_writable().inspect_err(|_| self.unflushed.clear());
         let begun = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
@@ -575,7 +578,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         core.note_written(written, records);
         core.logs.finish_all(&spans);
         spans.clear();
-        self.spans = spans;
+        *self.spans = spans;
         let helds = self.held.iter().map(|(held, _)| held);
         if is_shared {
             core.step_later(writes.iter().map(|write| core.root_entry(write.hash)));
@@ -587,7 +590,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
             helds.for_each(|held| core.step_ahead(held, Pace::Whole));
         }
         writes.clear();
-        self.writes = writes;
+        *self.writes = writes;
         self.held.clear();
         logged
     }
