@@ -66,7 +66,12 @@ fn free(Block { start, layout }: Block) {
 /// A vector that takes its memory from the thread that creates it, if that has kept some, and leaves it to the thread
 /// that drops it.
 #[derive(Debug)]
-pub(crate) struct Recycled<T>(ManuallyDrop<Vec<T>>);
+pub(crate) struct Recycled<T> {
+    vector: ManuallyDrop<Vec<T>>,
+    /// The capacity at the creation. The memory of a vector that has grown is not kept, because nobody asks for its
+    /// size.
+    capacity: usize,
+}
 
 impl<T> Recycled<T> {
     /// Returns an empty vector with room for `capacity` elements.
@@ -79,22 +84,23 @@ impl<T> Recycled<T> {
             // Fails if the thread ends and has freed its blocks.
             |layout| KEPT.try_with(|kept| kept.borrow_mut().take(layout)).ok().flatten(),
         );
-        Self(ManuallyDrop::new(match kept {
+        let vector = match kept {
             // SAFETY: the global allocator has returned the block for the layout of `capacity` elements.
             Some(start) => unsafe { Vec::from_raw_parts(start.cast().as_ptr(), 0, capacity) },
             None => Vec::with_capacity(capacity),
-        }))
+        };
+        Self { vector: ManuallyDrop::new(vector), capacity }
     }
 }
 
 impl<T> Drop for Recycled<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: `self.0` is not used afterwards.
-        let mut vector = unsafe { ManuallyDrop::take(&mut self.0) };
+        // SAFETY: `self.vector` is not used afterwards.
+        let mut vector = unsafe { ManuallyDrop::take(&mut self.vector) };
         vector.clear();
         let Ok(layout) = Layout::array::<T>(vector.capacity()) else { return };
-        if layout.size() == 0 || layout.size() > LARGEST {
+        if vector.capacity() != self.capacity || layout.size() == 0 || layout.size() > LARGEST {
             return;
         }
         let mut vector = ManuallyDrop::new(vector);
@@ -110,14 +116,14 @@ impl<T> Deref for Recycled<T> {
 
     #[inline(always)]
     fn deref(&self) -> &Vec<T> {
-        &self.0
+        &self.vector
     }
 }
 
 impl<T> DerefMut for Recycled<T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut Vec<T> {
-        &mut self.0
+        &mut self.vector
     }
 }
 
@@ -139,12 +145,18 @@ mod tests {
         assert_eq!((place(&again), again.len(), again.capacity()), (start, 0, 100));
         again.extend(0..1000);
         assert!(again.iter().copied().eq(0..1000));
-        // Neither elements without size nor long vectors are kept.
+        let kept = || KEPT.with(|kept| kept.borrow().blocks.iter().flatten().count());
+        let before = kept();
+        // Neither elements without size nor vectors that are long or have grown are kept.
+        drop(again);
         drop(Recycled::<()>::with_capacity(5));
         drop(Recycled::<u64>::with_capacity(LARGEST));
+        assert_eq!(kept(), before);
         let many: Vec<_> = (1..3 * BLOCKS).map(Recycled::<u64>::with_capacity).collect();
         drop(many);
-        std::thread::spawn(move || drop(again)).join().expect("no panic");
+        assert_eq!(kept(), BLOCKS);
+        let sent = Recycled::<u64>::with_capacity(100);
+        std::thread::spawn(move || drop(sent)).join().expect("no panic");
     }
 
     #[test]

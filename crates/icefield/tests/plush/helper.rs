@@ -74,13 +74,14 @@ fn a_helper_ends_with_its_table() -> Check {
     wait_until("the helper starts", || helpers().is_ok_and(|now| now == 1));
     (0..100).try_for_each(|key| table.put(key, key))?;
     drop(table);
-    assert_eq!(helpers()?, 0);
+    wait_until("the helper ends", || helpers().is_ok_and(|now| now == 0));
     let table = options().open(&path)?;
     // One that sleeps until it is woken ends, too.
     std::thread::sleep(Duration::from_millis(100));
-    assert_eq!((helpers()?, table.len()?), (1, 100));
+    assert_eq!(table.len()?, 100);
+    wait_until("the helper starts again", || helpers().is_ok_and(|now| now == 1));
     drop(table);
-    assert_eq!(helpers()?, 0);
+    wait_until("the helper ends", || helpers().is_ok_and(|now| now == 0));
     let on_disk =
         options().durability(Durability::Disk).create(directory.path().join("disk.ice"))?;
     on_disk.put(1, 1)?;
@@ -215,6 +216,10 @@ fn a_migration_that_fails_halfway_loses_nothing() -> Check {
             if failed && key % 3 == 0 {
                 table.delete(key / 2)?;
                 right.remove(&(key / 2));
+            }
+            if failed && key % 3 == 1 {
+                // May find no space. A record that is hidden now must not be the one that a crash leaves.
+                let _ = table.shrink_to_fit();
             }
             while table.help() {}
             failed |= detail(&table, "moves") > 0 && detail(&table, "migrations") == 0;

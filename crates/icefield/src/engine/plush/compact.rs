@@ -256,7 +256,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Returns the records of a root entry that have no copy in level 1, newest first, if all of them survive a
     /// crash; none otherwise.
     fn newer_for_good(&self, held: &Held<'_, M>) -> Result<Vec<MovingOf<R>>> {
-        if self.root.has_unlogged(held.entry) {
+        if self.root.has_unlogged(held.entry) || self.root.is_halfway(held.entry) {
             return Ok(Vec::new());
         }
         // This fence includes the records that were acknowledged before they were durable.

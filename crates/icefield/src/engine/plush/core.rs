@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::helper::Requests;
 use super::journals::Journals;
 use super::layout::{
     Bucket, CLASSES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape, State,
@@ -16,6 +15,7 @@ use super::moving::{Moving, MovingOf};
 use super::payload_log::{Payload, PayloadLog};
 use super::placement::Placement;
 use super::recovery_log::RecoveryLogs;
+use super::requests::Requests;
 use super::root::RootTable;
 use super::root_lock::Held;
 use super::tallies::Tallies;

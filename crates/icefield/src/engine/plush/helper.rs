@@ -5,18 +5,16 @@
 //! later than in a table without a helper: when half of the room is used, and when few records fit. If the helper is
 //! late, or has ended, or a step of it has failed, writers do all of the work, and report the error.
 //!
-//! A request is a bit, and a lost request would cost nothing but time. While requests come, the helper looks for them at
-//! intervals, because waking it takes longer than most writes. Only after a while without requests does it sleep until
-//! a writer wakes it.
+//! While requests come, the helper looks for them at intervals, because waking it takes longer than most writes. Only
+//! after a while without requests does it sleep until a writer wakes it.
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::thread::{JoinHandle, Thread};
+use std::sync::{Arc, MutexGuard};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::core::Core;
 use super::incremental_migration::Pace;
+use super::requests::{Asked, Requests};
 use crate::engine::exclusion::lock;
 use crate::storage::Medium;
 use crate::types::RecordForm;
@@ -27,81 +25,9 @@ use crate::{Error, Result};
 const PAUSE: Duration = Duration::from_micros(100);
 const LOOKS: u32 = 200;
 
-/// The request that the helper got for a root entry since the entry was emptied.
-#[derive(Clone, Copy)]
-pub(super) enum Asked {
-    Nothing = 0,
-    /// To make room below the entry.
-    Below = 1,
-    /// To empty the entry as well.
-    All = 2,
-}
-
-/// The requests of a table.
-#[derive(Debug)]
-pub(super) struct Requests {
-    /// A bit for each root entry.
-    entries: Box<[AtomicU64]>,
-    /// `true` while the helper sleeps until it is woken.
-    sleeps: AtomicBool,
-    ends: AtomicBool,
-    helper: OnceLock<Thread>,
-    /// Held during each step.
-    stepping: Mutex<()>,
-    /// The process that has opened the table: a forked child has no helper.
-    process: u32,
-}
-
-impl Requests {
-    /// `entries` is the number of root entries.
-    pub(super) fn new(entries: usize) -> Self {
-        Self {
-            entries: (0..entries.div_ceil(64)).map(|_| AtomicU64::new(0)).collect(),
-            sleeps: AtomicBool::new(false),
-            ends: AtomicBool::new(false),
-            helper: OnceLock::new(),
-            stepping: Mutex::new(()),
-            process: std::process::id(),
-        }
-    }
-
-    /// Adds a request.
-    fn add(&self, entry: usize) {
-        // SeqCst, here and in `sleep`: either this thread sees that the helper sleeps, or the helper sees the request.
-        self.entries[entry / 64].fetch_or(1 << (entry % 64), SeqCst);
-        if self.sleeps.load(SeqCst) {
-            self.wake();
-        }
-    }
-
-    #[cold]
-    fn wake(&self) {
-        self.sleeps.store(false, SeqCst);
-        self.helper.get().into_iter().for_each(Thread::unpark);
-    }
-
-    /// Sleeps until there is a request, or the helper must end.
-    fn sleep(&self) {
-        self.sleeps.store(true, SeqCst);
-        if !self.has_ended() && self.entries.iter().all(|word| word.load(SeqCst) == 0) {
-            std::thread::park();
-        }
-        self.sleeps.store(false, SeqCst);
-    }
-
-    fn has_ended(&self) -> bool {
-        self.ends.load(SeqCst)
-    }
-
-    /// Returns whether this process has opened the table.
-    fn is_own(&self) -> bool {
-        self.process == std::process::id()
-    }
-}
-
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Asks the helper for what a root entry with `size` records needs, if it has not been asked before. Called under the
-    /// lock.
+    /// Asks the helper for the migrations of a root entry with `size` records, if it has not been asked before. Called
+    /// under the lock.
     #[inline]
     pub(super) fn ask_helper(&self, requests: &Requests, entry: usize, size: usize) {
         let wanted = if self.is_nearly_full(size) {
@@ -132,19 +58,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Does all that the helper has been asked for. Returns whether there was anything that it could do.
     pub(super) fn help(&self) -> bool {
         let Some(requests) = &self.requests else { return false };
-        let mut any = false;
-        for (number, word) in requests.entries.iter().enumerate() {
-            if word.load(Relaxed) == 0 {
-                continue;
-            }
-            let mut bits = word.swap(0, SeqCst);
-            while bits != 0 && !requests.has_ended() {
-                let entry = number * 64 + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                any |= self.help_entry(requests, entry);
-            }
-        }
-        any
+        requests.each(|entry| self.help_entry(requests, entry))
     }
 
     /// Takes the next step that is due for a root entry. Returns `false` if that is not possible now; then, and if
@@ -199,7 +113,8 @@ impl Drop for Helper {
             std::mem::forget(thread);
             return;
         }
-        self.requests.ends.store(true, SeqCst);
+        self.requests.end();
+        // Also if the thread has not said yet that it is the one to wake.
         thread.thread().unpark();
         // A panic has been reported, and no lock remains.
         let _ = thread.join();
@@ -208,8 +123,7 @@ impl Drop for Helper {
 
 /// The thread's function.
 fn run<R: RecordForm, M: Medium>(core: &Core<R, M>, requests: &Requests) {
-    // Fails only if there were two threads.
-    let _ = requests.helper.set(std::thread::current());
+    requests.wake_this_thread();
     let mut in_vain = 0;
     while !requests.has_ended() {
         in_vain = if core.help() { 0 } else { in_vain + 1 };

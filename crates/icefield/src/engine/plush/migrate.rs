@@ -136,7 +136,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.root.set_epoch(held.entry, epoch.next());
             }
         }
-        self.distribute(&mut migrations)?;
+        let distributed = self.distribute(&mut migrations);
+        distributed
+            .inspect_err(|_| all.iter().for_each(|held| self.root.note_halfway(held.entry)))?;
         for held in migrations.iter().map(|migration| migration.held) {
             self.tallies.add_migration();
             held.begin_change();
@@ -174,7 +176,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let is_behind = |&at: &usize| place_of(root.record(entry, at)) >= end;
         let moved = (first..records).find(is_behind).unwrap_or(records);
         let epoch = root.epoch(entry).previous();
-        self.distribute(&mut [self.of_root(held, first..moved, place..end, Some(epoch))?])?;
+        self.distribute(&mut [self.of_root(held, first..moved, place..end, Some(epoch))?])
+            .inspect_err(|_| root.note_halfway(entry))?;
         if end < fan_out {
             root.note_moved(entry, moved);
             root.set_departing(entry, Some(Departing { records, place: end }));

@@ -146,7 +146,7 @@
 //! | E1, E2 | lock word (`base::version_lock`) | the same | what a migration or compaction changed, durable |
 //! | E3 | words of a slot except the first, also in the root (Release) | the same (Acquire) | the payload referred to |
 //! | E4 | size of a root entry (Release) | the same (Acquire) | its records, durable |
-//! | E5 | `epoch` and `oldest_chunks` of a root entry (Release) | the same (Acquire) | that records of earlier epochs are durable below |
+//! | E5 | `oldest_chunks` of a root entry (Release) | the same (Acquire) | that the records that left are durable below |
 //! | E6 | work below the root, `relieved` (Release) | the same (Acquire) | that level 1 has only copies from the root |
 //! | E7 | words of entries, `state`, `runs`, `next` (Release) | the same (Acquire) | the records counted; the block |
 //! | E7 | words of free lists and chunks, `link`, `word` (Release) | the same (Acquire) | the block; the records |
@@ -204,7 +204,8 @@
 //! that an entry has merged in a compaction (P10): they stay in their source until P8, and in the log until P7.
 //! Recovery replays, for each log, the records that have not arrived in level 1. While records of a root entry depart
 //! to several entries, these are the records whose target has not stored the epoch yet, and the records written since
-//! the departure began. There are never more of them than a root entry has room for.
+//! the departure began. There are never more of them than a root entry has room for. The next epoch of a root entry begins
+//! before its records move: if only some targets get their records, later records do not count as arrived there.
 //!
 //! A split is a compaction: the journal also holds the new number of records of the new leaf, whose records were made
 //! durable before (P6). Records that arrive in leaves are durable there before the epoch is stored for the log (P7).
@@ -318,6 +319,7 @@ mod payload_log;
 mod placement;
 mod recover;
 mod recovery_log;
+mod requests;
 mod root;
 mod root_lock;
 mod salvage;

@@ -8,7 +8,7 @@ use std::time::Instant;
 use super::Plush;
 use super::core::Core;
 use super::epoch::LogEpoch;
-use super::helper::{Helper, Requests};
+use super::helper::Helper;
 use super::journals::{Journals, journals_bytes};
 use super::layout::{
     ENTRY_BYTES, Entry, MAX_FIRST_BITS, MAX_LOG_BITS, MAX_LOG_RECORDS, MAX_RECORDS, Phase, Root,
@@ -21,6 +21,7 @@ use super::partition::{Bounds, Partition, Ranges};
 use super::payload_log::PayloadLog;
 use super::placement::Placement;
 use super::recovery_log::RecoveryLogs;
+use super::requests::Requests;
 use super::root::RootTable;
 use super::tallies::Tallies;
 use super::top_filters::TopFilters;
@@ -70,7 +71,7 @@ pub struct PlushSettings {
     pub(crate) helper: Help,
 }
 
-/// Who migrates ahead of the writers, if anybody.
+/// The thread that migrates ahead of the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     Nobody,
@@ -200,6 +201,8 @@ impl Opening {
         // Runs before the session begins, so that the next opening repeats the recovery if a crash interrupts it.
         let resolved = core.recover(phase)?;
         core.tell_together(core.writes_together())?;
+        let core = Arc::new(core);
+        let helper = self.helper(&core)?;
         let session = superblock::resume_session(&core.storage, &table, &identity)?;
         let records = match session.was_clean {
             true => session.records,
@@ -210,8 +213,6 @@ impl Opening {
         if session.was_clean {
             core.tallies.note_exact(core.tallies.changes(), records);
         }
-        let core = Arc::new(core);
-        let helper = self.helper(&core)?;
         let recovery = report(session, resolved, started);
         Ok((Plush { core, helper }, recovery))
     }

@@ -7,11 +7,11 @@
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::epoch::LogEpoch;
-use super::helper::Asked;
 use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_LOG_CHUNKS, MAX_RECORDS, Shape};
+use super::requests::Asked;
 use super::unseen::Unseen;
 use super::words::{Measure, RecordOf};
 use crate::base::group::{Isa, Native};
@@ -72,8 +72,8 @@ struct Head {
     /// The epoch of the entry's next log records.
     epoch: AtomicU64,
     dead: [AtomicU64; MAX_RECORDS / 64],
-    /// True if the entry has records that are in no log.
-    unlogged: AtomicBool,
+    /// [`UNLOGGED`], [`HALFWAY`].
+    marks: AtomicU8,
     /// [`Relief`].
     relieved: AtomicU8,
     /// Number of records, from the first one on, that are also in level 1.
@@ -94,6 +94,12 @@ struct Head {
 }
 
 const _: () = assert!(size_of::<Head>() == 64);
+
+/// The entry has records that are in no log.
+const UNLOGGED: u8 = 1;
+/// A migration of the entry has failed, and some of its records may be in level 1. Recovery takes the log's copies of
+/// these for arrived.
+const HALFWAY: u8 = 2;
 
 const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
 
@@ -215,13 +221,13 @@ impl<R: RecordForm> RootTable<R> {
 
     #[inline]
     pub(super) fn epoch(&self, entry: usize) -> LogEpoch {
-        // Acquire (E5): pairs with the Release in `set_epoch`; the records of earlier epochs are durable below.
-        LogEpoch::of_bits(self.heads[entry].epoch.load(Acquire))
+        // Relaxed: called under the lock, or while no other thread changes the table.
+        LogEpoch::of_bits(self.heads[entry].epoch.load(Relaxed))
     }
 
     /// Called under the lock, or before other threads can access the table.
     pub(super) fn set_epoch(&self, entry: usize, epoch: LogEpoch) {
-        self.heads[entry].epoch.store(epoch.bits(), Release);
+        self.heads[entry].epoch.store(epoch.bits(), Relaxed);
     }
 
     /// Returns whether an entry needs the records that it has in `chunk`, the oldest chunk of its log.
@@ -248,12 +254,28 @@ impl<R: RecordForm> RootTable<R> {
 
     pub(super) fn has_unlogged(&self, entry: usize) -> bool {
         // Relaxed: called under the lock, or for an estimate.
-        self.heads[entry].unlogged.load(Relaxed)
+        self.heads[entry].marks.load(Relaxed) & UNLOGGED != 0
     }
 
     /// Notes that the next record is in no log. Called under the lock.
     pub(super) fn note_unlogged(&self, entry: usize) {
-        self.heads[entry].unlogged.store(true, Relaxed);
+        self.mark(entry, UNLOGGED);
+    }
+
+    /// Returns whether a crash may leave some of an entry's records in level 1 only. Called under the lock.
+    pub(super) fn is_halfway(&self, entry: usize) -> bool {
+        self.heads[entry].marks.load(Relaxed) & HALFWAY != 0
+    }
+
+    /// Notes that a migration of an entry has failed, perhaps after some records had arrived. Called under the lock.
+    pub(super) fn note_halfway(&self, entry: usize) {
+        self.mark(entry, HALFWAY);
+    }
+
+    fn mark(&self, entry: usize, mark: u8) {
+        let marks = &self.heads[entry].marks;
+        // Relaxed, both: under the lock.
+        marks.store(marks.load(Relaxed) | mark, Relaxed);
     }
 
     /// Returns whether no work is left before the entry's next migration.
@@ -439,6 +461,8 @@ impl<R: RecordForm> RootTable<R> {
         // the departed ones, and the old value of `departed` names it.
         departed.store(next.load(Relaxed), Release);
         next.store(0, Release);
+        let marks = &self.heads[entry].marks;
+        marks.store(marks.load(Relaxed) & !HALFWAY, Relaxed);
         self.forget_asked(entry);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
@@ -451,7 +475,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].size.store(0, Relaxed);
         // Release (E5): pairs with the Acquire in `needs_chunk`.
         self.heads[entry].oldest_chunks.iter().for_each(|oldest| oldest.store(0, Release));
-        self.heads[entry].unlogged.store(false, Relaxed);
+        self.heads[entry].marks.store(0, Relaxed);
         self.forget_asked(entry);
         self.note_moved(entry, 0);
         self.set_departing(entry, None);
