@@ -56,6 +56,8 @@ struct Migration<'h, M: Medium, R> {
     /// The log epoch that the targets in level 1 store with their records; `None` in other levels, and if a target does
     /// not get all its records of the epoch yet.
     epoch: Option<LogEpoch>,
+    /// `true` if some targets have stored the epoch.
+    told: bool,
     /// Change of the estimate if all records arrive, and those that newer ones hide are dropped.
     dropped: i64,
     /// Change of the estimate if the migration fails: the copies that have arrived count as records.
@@ -136,9 +138,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.root.set_epoch(held.entry, epoch.next());
             }
         }
-        let distributed = self.distribute(&mut migrations);
-        distributed
-            .inspect_err(|_| all.iter().for_each(|held| self.root.note_halfway(held.entry)))?;
+        self.distribute(&mut migrations)?;
         for held in migrations.iter().map(|migration| migration.held) {
             self.tallies.add_migration();
             held.begin_change();
@@ -176,8 +176,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let is_behind = |&at: &usize| place_of(root.record(entry, at)) >= end;
         let moved = (first..records).find(is_behind).unwrap_or(records);
         let epoch = root.epoch(entry).previous();
-        self.distribute(&mut [self.of_root(held, first..moved, place..end, Some(epoch))?])
-            .inspect_err(|_| root.note_halfway(entry))?;
+        self.distribute(&mut [self.of_root(held, first..moved, place..end, Some(epoch))?])?;
         if end < fan_out {
             root.note_moved(entry, moved);
             root.set_departing(entry, Some(Departing { records, place: end }));
@@ -220,7 +219,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let newest_first: Vec<_> = records.rev().map(moving).collect();
         let (newest, dropped) = self.newest_of(&newest_first)?;
         let groups = self.group(0, &newest);
-        Ok(Migration { held, level: 1, first, places, groups, epoch, dropped, copied: 0 })
+        let level = 1;
+        Ok(Migration { held, level, first, places, groups, epoch, told: false, dropped, copied: 0 })
     }
 
     /// Moves the records of a level's entry, and of those that continue it, to the next level.
@@ -294,7 +294,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let Leaving { groups, dropped } = self.leaving(level, index, places.clone())?;
         let first = index << self.shape.step(level);
         let (level, epoch) = (level + 1, None);
-        Ok(Migration { held, level, first, places, groups, epoch, dropped, copied: 0 })
+        Ok(Migration { held, level, first, places, groups, epoch, told: false, dropped, copied: 0 })
     }
 
     /// Empties entries of levels, and those that continue them, after all their records have moved to the next level.

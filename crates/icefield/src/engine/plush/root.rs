@@ -97,8 +97,8 @@ const _: () = assert!(size_of::<Head>() == 64);
 
 /// The entry has records that are in no log.
 const UNLOGGED: u8 = 1;
-/// A migration of the entry has failed, and some of its records may be in level 1. Recovery takes the log's copies of
-/// these for arrived.
+/// A migration of the entry has failed after some targets had stored the epoch. Recovery takes the log's copies of their
+/// records for arrived.
 const HALFWAY: u8 = 2;
 
 const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
@@ -267,7 +267,7 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].marks.load(Relaxed) & HALFWAY != 0
     }
 
-    /// Notes that a migration of an entry has failed, perhaps after some records had arrived. Called under the lock.
+    /// Notes that a migration of an entry has failed after some targets had stored the epoch. Called under the lock.
     pub(super) fn note_halfway(&self, entry: usize) {
         self.mark(entry, HALFWAY);
     }

@@ -69,6 +69,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Appends groups of records to their target entries. After an error, the source entries still hold all records.
     pub(super) fn distribute(&self, migrations: &mut [MigrationOf<'_, R, M>]) -> Result<()> {
         let distributed = self.distribute_all(migrations);
+        if distributed.is_err() {
+            // Recovery takes the log records of these targets for arrived.
+            let halfway = migrations.iter().filter(|migration| migration.told);
+            halfway.for_each(|migration| self.root.note_halfway(migration.held.entry));
+        }
         let change = |migration: &MigrationOf<'_, R, M>| match distributed {
             Ok(()) => migration.dropped,
             // The copies count until a compaction drops them or the records that they hide.
@@ -173,7 +178,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let helds = changed.map(|of| migrations[of[0].place.0].held);
         self.publish(helds, &targets, &provided)?;
         for Target { place: (number, place), added, .. } in targets {
-            migrations[number].note_arrived(place, added);
+            let migration = &mut migrations[number];
+            migration.told |= migration.epoch.is_some();
+            migration.note_arrived(place, added);
         }
         Ok(())
     }
