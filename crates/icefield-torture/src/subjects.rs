@@ -130,7 +130,7 @@ subjects! {
     Plush,
     name: "plush",
     exempt: &[],
-    // Some simulated tables are helped by their callers, some others by a thread.
+    // Some tables have a helper: their callers in the simulator, a thread otherwise.
     tiny: |variant| {
         let options = plush_options(variant, plush_shape(variant));
         if is_helped(variant) { options.helped_by_callers() } else { options }

@@ -230,7 +230,7 @@ pub struct Ground<T> {
 }
 
 impl<T> Ground<T> {
-    /// Returns the test bed of a table that is in memory, and has no calls of its own design.
+    /// Returns the test bed of a table in memory whose design adds no calls to [`Table`].
     pub fn of(table: T, turns: bool) -> Self {
         Self {
             table,

@@ -85,47 +85,32 @@ impl Gate {
     /// were closed between the two calls.
     #[inline]
     pub fn enter(&self) -> Pass<'_> {
-        let inside = self.inside.mine();
-        if !self.tries(inside) {
-            self.wait_and_enter(inside);
-        }
-        Pass { inside, _own: PhantomData }
+        self.try_enter().unwrap_or_else(|| self.wait_and_enter())
     }
 
     /// Like [`Gate::enter`], but returns `None` while the gate is closed.
-    #[inline]
+    #[inline(always)]
     pub fn try_enter(&self) -> Option<Pass<'_>> {
         let inside = self.inside.mine();
-        if self.tries(inside) {
-            return Some(Pass { inside, _own: PhantomData });
-        }
-        inside.change(-1, Ordering::Release);
-        None
-    }
-
-    /// Counts this thread as inside, and returns whether the gate is open. If the gate is closed, the caller must undo
-    /// the count.
-    #[inline(always)]
-    fn tries(&self, inside: &Presence) -> bool {
         // Relaxed (G1): the barrier orders it.
         inside.change(1, Ordering::Relaxed);
         self.barrier.light();
-        // Acquire (G2, G4).
-        !self.closed.load(Ordering::Acquire)
+        let pass = Pass { inside, _own: PhantomData };
+        // Acquire (G2, G4). A pass that is not returned undoes the count.
+        (!self.closed.load(Ordering::Acquire)).then_some(pass)
     }
 
     #[cold]
-    fn wait_and_enter(&self, inside: &Presence) {
+    fn wait_and_enter(&self) -> Pass<'_> {
         loop {
-            inside.change(-1, Ordering::Release);
             let mut rounds = 0;
             // Acquire (G4).
             while self.closed.load(Ordering::Acquire) {
                 sync::wait(rounds);
                 rounds = rounds.saturating_add(1);
             }
-            if self.tries(inside) {
-                return;
+            if let Some(pass) = self.try_enter() {
+                return pass;
             }
         }
     }

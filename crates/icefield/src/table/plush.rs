@@ -270,9 +270,9 @@ impl<K: Key + ?Sized, V: Value + ?Sized> TableOptions<K, V, PlushHt> {
     ///
     /// Without it, each write takes a small step of this work, and batches take whole ones. With it, writes are faster
     /// if they leave a processor core free. Writers still take steps when the thread is late. The thread ends when the
-    /// table is dropped, and sleeps when there is nothing to do. The table does not store this choice, so set it at each
-    /// opening. On [`Durability::Disk`](crate::Durability::Disk) it has no effect: there these moves share the syncs of
-    /// batches. A forked child has no such thread, and must not read a table whose thread was at work during the fork.
+    /// table is dropped, and sleeps when there is nothing to do. The table does not store this choice, so set it at
+    /// each opening. On [`Durability::Disk`](crate::Durability::Disk) it has no effect: there these moves share the
+    /// syncs of batches. A forked child has no such thread, and must not read a table whose thread was at work during the fork.
     ///
     /// # Errors
     /// The table cannot be created or opened if the system starts no thread ([`Error::Io`](crate::Error::Io)).

@@ -39,9 +39,9 @@ fn wait_until(what: &str, is_true: impl Fn() -> bool) {
     }
 }
 
-/// The helper empties a root entry that is nearly full, also after it has slept for long. It ends with its table.
+/// The helper empties a root entry that is nearly full, also after it has slept for long.
 #[test]
-fn a_helper_works_sleeps_wakes_and_ends() -> Check {
+fn a_helper_works_sleeps_and_wakes() -> Check {
     let options = Plush::<u64, u64>::options().shape(ONE_ENTRY).hash_seed([1, 2]);
     let table = options.helper_thread(true).in_memory()?;
     for round in 0..5 {
@@ -53,7 +53,6 @@ fn a_helper_works_sleeps_wakes_and_ends() -> Check {
         wait_until("the helper migrates", || detail(&table, "migrations") > round);
         assert_eq!(table.len()?, (round + 1) * NEARLY_FULL);
     }
-    drop(table);
     Ok(())
 }
 
@@ -208,7 +207,7 @@ fn a_migration_that_fails_halfway_loses_nothing() -> Check {
             continue;
         };
         let (mut right, mut failed) = (std::collections::BTreeMap::new(), false);
-        // Fewer than after which the writer itself begins to move them.
+        // With a few more puts, the writer itself would begin to move the records.
         for key in 0..NEARLY_FULL + 2 {
             if table.put(key, [key as u8; 64]).is_ok() {
                 right.insert(key, [key as u8; 64]);
@@ -241,7 +240,7 @@ fn a_migration_that_fails_halfway_loses_nothing() -> Check {
     Ok(())
 }
 
-/// On a disk, migrations run in groups, and nobody is asked for help.
+/// On a disk, migrations run in groups, and writers do not ask for help.
 #[test]
 fn a_disk_has_no_helper() -> Check {
     let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;

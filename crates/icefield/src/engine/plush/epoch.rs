@@ -1,9 +1,10 @@
-//! Log epochs (§4.2): the number of migrations of a root entry, with those that failed. A log record belongs to the epoch in which it was
-//! written. An entry of level 1 stores the last epoch whose records have arrived there.
+//! Log epochs (§4.2): the number of migrations of a root entry, with those that failed. A log record belongs to the
+//! epoch in which it was written. An entry of level 1 stores the last epoch whose records have arrived there.
 //!
 //! The counter wraps around, so epochs are compared within half of its range. An entry of level 1 that receives no
 //! records for a long time still stores the current epoch once per [round](LogEpoch::is_round), so that it never
-//! falls too far behind; a few rounds whose migration fails do not matter. Log records cannot fall that far behind, because they are overwritten long before.
+//! falls too far behind. A few rounds whose migration fails do not matter. Log records cannot fall that far behind,
+//! because they are overwritten long before.
 
 /// The number of bits of an epoch: as many as remain free in the last word of a log record with the widest keys and
 /// values.

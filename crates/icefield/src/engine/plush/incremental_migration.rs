@@ -18,8 +18,8 @@
 //! together with its part.
 
 use super::core::Core;
-use super::moving::counted;
-use super::root::{Relief, Underway};
+use super::moving::{Underway, counted};
+use super::root::Relief;
 use super::root_lock::Held;
 use crate::Result;
 use crate::storage::Medium;

@@ -10,10 +10,9 @@ use std::ops::Range;
 use super::core::Core;
 use super::epoch::LogEpoch;
 use super::layout::{MAX_BUCKETS, State};
-use super::moving::MovingOf;
+use super::moving::{Departing, MovingOf, Underway};
 use super::newest::Newest;
 use super::payload_log::HINTED_AHEAD;
-use super::root::{Departing, Underway};
 use super::root_lock::Held;
 use super::words::{Record, RecordOf};
 use crate::Result;
@@ -133,8 +132,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 let places = 0..1 << self.shape.step(0);
                 let epoch = self.root.epoch(held.entry);
                 migrations.push(self.of_root(held, moved..size, places, Some(epoch))?);
-                // If only some targets get their records and the epoch, the records stay here, and those that come
-                // later belong to the next epoch: recovery would take them for arrived ones.
+                // If only some targets get their records and the epoch, all records stay here. Later records must belong
+                // to the next epoch: recovery takes those of this one for arrived in these targets.
                 self.root.set_epoch(held.entry, epoch.next());
             }
         }
@@ -347,6 +346,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             end += range.end;
             *range = end..end;
         }
+        // The order comes first, so that each record is copied once.
         let mut order = vec![0_u32; newest_first.len()];
         for (at, moving) in newest_first.iter().enumerate() {
             // Each group is filled from its end.

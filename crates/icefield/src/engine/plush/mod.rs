@@ -204,8 +204,8 @@
 //! that an entry has merged in a compaction (P10): they stay in their source until P8, and in the log until P7.
 //! Recovery replays, for each log, the records that have not arrived in level 1. While records of a root entry depart
 //! to several entries, these are the records whose target has not stored the epoch yet, and the records written since
-//! the departure began. There are never more of them than a root entry has room for. The next epoch of a root entry begins
-//! before its records move: if only some targets get their records, later records do not count as arrived there.
+//! the departure began. There are never more of them than a root entry has room for. The next epoch of a root entry
+//! begins before its records move: if only some targets get their records, later records do not count as arrived there.
 //!
 //! A split is a compaction: the journal also holds the new number of records of the new leaf, whose records were made
 //! durable before (P6). Records that arrive in leaves are durable there before the epoch is stored for the log (P7).
@@ -239,9 +239,9 @@
 //! - A cascade through the levels only where updates filled a log, so that a root entry had to migrate early, or where
 //!   most of a table's entries overflow together in more than three levels.
 //!
-//! With a helper thread that is in time, writes do none of this work, except where a log's chunk is begun anew. The thread holds the lock of a root entry for one
-//! whole migration, so a write to that entry may wait as long. From half of a root entry's room on, writers do the work as
-//! above.
+//! With a helper thread that is in time, writes do none of this work, except where a log's chunk is begun anew. The
+//! thread holds the lock of a root entry for one whole migration, so a write to that entry may wait as long. From half
+//! of a root entry's room on, writers do the work as above.
 //!
 //! The levels' file grows for a new level ahead of time, by 2 MiB for each entry that overflows because of new keys; on
 //! disks the first thread that needs the level extends the file at once.
@@ -251,9 +251,9 @@
 //! preparing thread waits for the threads that still write records to the oldest chunk. These wait for no lock that the
 //! preparing thread holds then.
 //!
-//! Locks are taken in this order: the helper's `stepping`, while which the gate is only tried, `structure`, `in_vain`, `collection`, `recycling`, root entry (one; the further
-//! ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload log, its `space`,
-//! allocator.
+//! Locks are taken in this order: the helper's `stepping`, `structure`, `in_vain`, `collection`, `recycling`, root entry
+//! (one; the further ones of a window and those of `grouped_migration` are only tried), journal, lane of the payload
+//! log, its `space`, allocator. While the helper holds `stepping`, it only tries the gate and the root entry.
 //!
 //! A thread in `fence_deferred` waits for at most one sync of another thread, which may wait up to 5 ms for fences to
 //! join, and then for its own. A background thread syncs for `SyncMode::Every` and for futures; it takes no lock of the

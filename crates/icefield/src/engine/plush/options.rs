@@ -71,7 +71,7 @@ pub struct PlushSettings {
     pub(crate) helper: Help,
 }
 
-/// The thread that migrates ahead of the writers.
+/// The kind of helper that a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Help {
     Nobody,

@@ -1,9 +1,9 @@
 //! The requests of writers to the helper (`helper`).
 //!
 //! A request is a bit. Before the helper sleeps, it announces that (`sleeps`), and then looks once more for requests
-//! (`entries`) and whether it must end (`ends`). Whoever stores one of these looks at `sleeps` afterwards, or wakes the
-//! helper in any case. All of these accesses are SeqCst, so at least one of the two sees what the other has stored. A lost
-//! request would cost nothing but time.
+//! (`entries`) and whether it must end (`ends`). A thread that stores one of these looks at `sleeps` afterwards, or
+//! wakes the helper in any case. All of these accesses are SeqCst, so at least one of the two threads sees the other's
+//! store. A lost request would cost nothing but time.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -64,12 +64,12 @@ impl Requests {
         self.helper.get().into_iter().for_each(Thread::unpark);
     }
 
-    /// Calls `help` for each root entry for which there is a request, and removes the request first. Stops when the helper
-    /// must end. Returns whether `help` has returned `true` for any.
+    /// Calls `help` for each root entry for which there is a request, and removes the request first. Stops when the
+    /// helper must end. Returns whether `help` has returned `true` for any.
     pub(super) fn each(&self, mut help: impl FnMut(usize) -> bool) -> bool {
         let mut any = false;
         for (number, word) in self.entries.iter().enumerate() {
-            // Relaxed: looked at again and again.
+            // Relaxed: a request that is missed here is found by the next call, or by `sleep`.
             if word.load(Relaxed) == 0 {
                 continue;
             }

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 use super::epoch::LogEpoch;
 use super::layout::{LINE_WORDS, MAX_BUCKETS, MAX_LOG_CHUNKS, MAX_RECORDS, Shape};
+use super::moving::{Departing, Underway};
 use super::requests::Asked;
 use super::unseen::Unseen;
 use super::words::{Measure, RecordOf};
@@ -28,25 +29,6 @@ pub(super) enum Relief {
     Room = 1,
     /// No work remains, and all records that level 1 has for the entry are in the entry as well.
     Empty = 2,
-}
-
-/// A partly completed migration of a level's entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Underway {
-    pub(super) level: usize,
-    pub(super) index: u64,
-    /// The next target: its place among the entries below.
-    pub(super) place: usize,
-}
-
-/// A partly completed migration of the first records of a root entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Departing {
-    /// Number of these records. They belong to the epoch before the entry's present one; later records belong to the
-    /// present one.
-    pub(super) records: usize,
-    /// The next target: its place among the entries of level 1 for this root entry.
-    pub(super) place: usize,
 }
 
 pub(super) struct RootTable<R> {
@@ -97,8 +79,8 @@ const _: () = assert!(size_of::<Head>() == 64);
 
 /// The entry has records that are in no log.
 const UNLOGGED: u8 = 1;
-/// A migration of the entry has failed after some targets had stored the epoch. Recovery takes the log's copies of their
-/// records for arrived.
+/// A migration of the entry has failed after some targets had stored the epoch. Recovery takes the log's copies of
+/// their records for arrived.
 const HALFWAY: u8 = 2;
 
 const _: () = assert!(MAX_LOG_CHUNKS < u8::MAX as usize);
@@ -292,8 +274,8 @@ impl<R: RecordForm> RootTable<R> {
         self.heads[entry].relieved.load(Acquire) == Relief::Empty as u8
     }
 
-    /// Notes that the helper is asked for something, unless it was asked for that or more since the last call of `empty`
-    /// or `drop_first`. Returns whether it must be told. Called under the lock.
+    /// Notes what the helper is asked for, unless it was asked for that or more since the last call of `empty` or
+    /// `drop_first`. Returns whether the request is new. Called under the lock.
     #[inline]
     pub(super) fn ask(&self, entry: usize, wanted: Asked) -> bool {
         let asked = &self.heads[entry].asked;
