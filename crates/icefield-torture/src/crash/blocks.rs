@@ -36,6 +36,10 @@ pub(super) struct OwnBlocks {
 struct Shelf<'a>(&'a OwnBlocks, &'a Sim);
 
 impl Blocks for Shelf<'_> {
+    fn find(&self, block: u32) -> Result<()> {
+        self.0.block(block).map(drop)
+    }
+
     fn next(&self, block: u32) -> Result<u64> {
         Ok(self.0.block(block)?.next.load(self.1, Acquire))
     }

@@ -12,6 +12,10 @@ use crate::storage::alloc::{Blocks, check_length, reserve_blocks};
 pub(super) struct SegmentBlocks<'a, T: Kinds>(pub(super) &'a Core<T>);
 
 impl<T: Kinds> Blocks for SegmentBlocks<'_, T> {
+    fn find(&self, block: u32) -> Result<()> {
+        self.0.header(block).map(drop)
+    }
+
     fn next(&self, block: u32) -> Result<u64> {
         let link = self.0.link(block)?;
         if link.state != State::Free {

@@ -397,14 +397,16 @@ impl<A: Ablation> Directory for Eh<A> {
         core.segment_blocks.switch();
         core.chains.allocator().switch();
         core.adopt(new)?;
+        // All segments are shut, also if one of them is damaged.
+        let mut retired = Ok(());
         for id in old_segments {
             let segment = core.segment(id)?;
             let _guards = core.shut(segment);
             core.deferred_free.enter(pin, id);
             core.marks.away(id);
-            retire(segment)?;
+            retired = retired.and(retire(segment));
         }
-        Ok(())
+        retired
     }
 
     fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {

@@ -405,6 +405,8 @@ impl Directory for Lh {
         before(new.generation);
         self.base.set_word(&core.storage, core.root()?, new.pack());
         core.chains.allocator().switch();
+        // All segments are shut, also if one of them is damaged.
+        let mut retired = Ok(());
         for id in old_segments {
             if self.arrays.index_at(id.into(), new.parity()).is_some() {
                 // In the new generation this place belongs to another segment, which is not made yet.
@@ -412,12 +414,12 @@ impl Directory for Lh {
             }
             let segment = core.segment(id)?;
             let _guards = core.shut(segment);
-            retire(segment)?;
+            retired = retired.and(retire(segment));
         }
         for array in 1..self.arrays.arrays_for(old.count()) {
             core.deferred_free.enter(pin, array as u32);
         }
-        Ok(())
+        retired
     }
 
     fn check<T: Kinds>(&self, core: &Core<T>, fault: &mut dyn FnMut(String)) -> Result<Vec<u32>> {

@@ -378,3 +378,65 @@ impl<R: RecordForm, P: Directory, M: Medium> SlotTable for Dash<R, P, M> {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::{Acquire, Release};
+
+    use super::*;
+    use crate::base::hash::Seed;
+    use crate::engine::dash::layout::Geometry;
+    use crate::engine::dash::options::DashSettings;
+    use crate::engine::dash::{Eh, Lh};
+    use crate::engine::opening::Common;
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::storage::Mapped;
+    use crate::types::{Forms, Ignore, InWord, Raw};
+
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    fn clears_all<P: Directory>() -> Check {
+        let geometry = Geometry { buckets: 4, slots: 7, stash: 2 };
+        for damaged in 0..8 {
+            let common =
+                Common { capacity: 1000, hash_seed: Some(Seed([1, 2])), ..Common::default() };
+            let settings = DashSettings { geometry, ..DashSettings::default() };
+            let storage = Mapped::anonymous(common.anonymous(P::TITLE, P::ALLOWS_DISK)?)?;
+            let (table, _) =
+                <P as Design>::create::<Forms<InWord, InWord>, Mapped>(common, settings, storage)?;
+            let core = &table.core;
+            let put = |key| table.write(WriteKind::Put, &Raw::Word(key), &Raw::Word(key), Ignore);
+            for key in 0..1000 {
+                put(key)?;
+            }
+            let ids = table.directory.check(core, &mut |_| {})?;
+            // A chained block that does not exist.
+            let chain = &core.header(ids[damaged])?.chain;
+            assert_eq!(chain.load(&core.storage, Acquire), 0);
+            chain.store(&core.storage, 1 << 30, Release);
+            let cleared = table.clear_all();
+            assert!(matches!(cleared, Err(crate::Error::Corrupt { .. })), "{cleared:?}");
+            for round in 0..2 {
+                for key in 1000..2000 {
+                    put(key)?;
+                }
+                let mut faults = Vec::new();
+                let ids = table.directory.check(core, &mut |fault| faults.push(fault))?;
+                assert!(faults.is_empty(), "segment {damaged}: {faults:?}");
+                let mut records = 0;
+                for id in ids {
+                    records += core.count(core.segment(id)?)?;
+                }
+                assert_eq!(records, 1000, "segment {damaged}, round {round}");
+                table.clear_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_damaged_segment_does_not_keep_others_from_being_cleared() -> Check {
+        clears_all::<Eh>()?;
+        clears_all::<Lh>()
+    }
+}

@@ -5,7 +5,7 @@ use super::insert::{MAX_MOVES, movable};
 use super::kinds::{Ablation, Kinds};
 use super::layout::Bucket;
 use super::moves::Move;
-use super::segment::{Core, Segment};
+use super::segment::{Core, Segment, Site};
 use super::stash;
 use crate::Result;
 use crate::storage::Persist;
@@ -144,22 +144,33 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Rebuilds the overflow metadata of all buckets from the membership bits and the records in the stash and the chain.
+    ///
+    /// # Errors
+    /// The segment is damaged; nothing has changed.
     pub(super) fn rebuild_overflow(&self, segment: Segment<'_>) -> Result<()> {
         let normal = self.geometry.buckets as usize;
+        let stashed = self.stashed(segment)?;
         for (number, bucket) in segment.buckets.iter().enumerate() {
             let next = (number < normal).then(|| &segment.buckets[self.geometry.next(number)]);
             let spills = next.is_some_and(|next| next.meta(&self.storage).members() != 0);
             stash::reset(&self.storage, bucket, spills);
         }
-        for site in self.sites(segment).skip(normal) {
-            let (site, bucket) = site?;
-            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
-                let hash = self.hash_at(bucket, slot)?;
-                let [home, probing] = self.pair(segment, hash);
-                stash::note(&self.storage, [home, probing], hash, site.stash_bucket());
-            }
+        for (hash, site) in stashed {
+            stash::note(&self.storage, self.pair(segment, hash), hash, site.stash_bucket());
         }
         Ok(())
+    }
+
+    /// The hashes of the records in the stash and the chain, and where these are.
+    pub(super) fn stashed(&self, segment: Segment<'_>) -> Result<Vec<(u64, Site)>> {
+        let mut stashed = Vec::new();
+        for site in self.sites(segment).skip(self.geometry.buckets as usize) {
+            let (site, bucket) = site?;
+            for slot in Bucket::slots_of(bucket.meta(&self.storage).allocated()) {
+                stashed.push((self.hash_at(bucket, slot)?, site));
+            }
+        }
+        Ok(stashed)
     }
 
     /// Returns whether the segment has room for a key with this hash.

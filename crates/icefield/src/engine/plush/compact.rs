@@ -317,6 +317,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // After a failed sync, the journal must not be overwritten: the next opening may have to roll it forward.
         not_poisoned(&self.storage)?;
         let leaf = other.map(|(leaf, size)| (leaf.id, size));
+        // Fails here, and not between the words of the entry, if the references of the entry are damaged.
+        self.writable(entry, records.len())?;
         journal.write(&self.storage, entry.id, records, leaf);
         // P10, commit point of the compaction: from here on it is rolled forward.
         self.storage.try_fence()?;
@@ -370,5 +372,47 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             journal.end_unfenced(&self.storage);
         }
         Ok(unfinished.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::{Acquire, Release};
+
+    use crate::engine::opening::Common;
+    use crate::engine::plush::options::{PlushHt, PlushSettings};
+    use crate::engine::stored_types::StoredTypes;
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::storage::{Mapped, MappedOptions};
+    use crate::types::{Form, Forms, Ignore, InWord, Raw};
+
+    #[test]
+    fn an_entry_with_a_damaged_reference_is_not_rewritten() {
+        let storage = Mapped::anonymous(MappedOptions::default()).expect("memory");
+        let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
+        let common = Common { types, ..Common::default() };
+        let settings = PlushSettings::default();
+        let created =
+            <PlushHt as Design>::create::<Forms<InWord, InWord>, _>(common, settings, storage);
+        let (table, _) = created.expect("memory");
+        for key in 0..20_000 {
+            let (key, value) = (Raw::Word(key), Raw::Word(key));
+            table.write(WriteKind::Put, &key, &value, Ignore).expect("space");
+        }
+        let core = &*table.core;
+        let entry = core.level_entry(1, 0).expect("it exists");
+        let held = core.root.lock(&core.storage, 0);
+        let mut before = core.sifted(entry).expect("whole").needed;
+        before.truncate(20);
+        core.rewrite(&held, entry, &before, None).expect("whole");
+        let unused = entry.entry.runs.iter().filter(|run| run.load(&core.storage, Acquire) == 0);
+        unused.for_each(|run| run.store(&core.storage, u32::MAX, Release));
+        let more: Vec<_> = before.iter().cycle().take(core.shape.records()).copied().collect();
+        let rewritten = core.rewrite(&held, entry, &more, None);
+        assert!(matches!(rewritten, Err(crate::Error::Corrupt { .. })), "{rewritten:?}");
+        assert!(core.journals.unfinished(&core.storage).expect("whole").is_empty());
+        let now = core.sifted(entry).expect("whole").needed;
+        let now = now.iter().map(|moving| moving.hash);
+        assert!(now.eq(before.iter().map(|moving| moving.hash)));
     }
 }

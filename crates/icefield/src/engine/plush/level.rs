@@ -170,6 +170,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
+    /// Returns an error if [`Core::write_records`] would fail for `records` records from the first place on, because the
+    /// entry or those that continue it are damaged.
+    pub(super) fn writable(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
+        self.state(entry)?;
+        self.filter_of_continuations(entry)?;
+        let buckets = records.div_ceil(self.shape.slots as usize);
+        (0..buckets).try_for_each(|number| self.bucket(entry, number).map(drop))
+    }
+
     /// The filter of an entry that has no records. For a level's entry, it contains the records of the entries that
     /// continue it, or every key if these are leaves. For a chained entry, it is empty.
     fn filter_of_continuations(&self, entry: EntryRef<'_>) -> Result<Image> {

@@ -24,8 +24,8 @@
 //!   whole as long as a crash can show the first chunk as used. Therefore chunks are taken from the lowest on. The
 //!   words of the other chunks still mark them as continuing the first one, and these chunks are free if the first one
 //!   is. If the first one is then used again alone, a crash may show it and the others as one run. Before space is
-//!   given back, the words of all free chunks become durable. So if the first chunk of a run has lost its space, the
-//!   other chunks may be taken in any order.
+//!   given back, the words of all free chunks become durable; so do those of chunks without space that are passed over.
+//!   So if the first chunk of a run has lost its space, the other chunks may be taken in any order.
 //! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is written
 //!   ([`ChunkState::limit`]); a chunk is written from its start on, by the thread that holds the mutex of its lane. A
 //!   reference is valid only with the chunk's present epoch, and only if all its bytes are written. They are not written
@@ -466,7 +466,8 @@ fn lengths(head: &[u8]) -> [usize; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::{Bytes, Mapped, MappedOptions};
+    use crate::storage::sim::{Image, Pick, Sim, SimOptions};
+    use crate::storage::{Bytes, Mapped, MappedOptions, Persist};
 
     fn log(storage: &Mapped, verifies: bool) -> PayloadLog {
         PayloadLog::open(storage, 1 << 12, 1 << 20, verifies).expect("space")
@@ -518,6 +519,36 @@ mod tests {
         assert_eq!((usage.chunks, usage.records), (2, 4));
         log.release_all(&storage).expect("free");
         assert_eq!(log.usage(&storage).chunks, 0);
+    }
+
+    /// Former versions took another chunk of a freed run for another record, although a crash could still show the
+    /// first one as used.
+    #[test]
+    fn chunks_without_space_are_durably_free_before_others_are_taken() {
+        let sim = Sim::new(SimOptions::default());
+        let log = PayloadLog::open(&sim, 1 << 12, 1 << 20, false).expect("space");
+        let write = |bytes: usize| {
+            let word = log.write(&sim, 7, (b"key", &vec![7; bytes]), Purpose::Write);
+            sim.try_fence().expect("it cannot fail");
+            PayloadRef::unpack(word.expect("space")).chunk
+        };
+        // The word of the ninth chunk is in another line than that of the first.
+        let first = write(9 * (1 << 12) - 1_000);
+        log.release(&sim, &log.pin(), first).expect("it exists");
+        log.pin().flush();
+        let start = u64::from(first) << 12;
+        sim.lose_space(&log.region, start..start + (8 << 12));
+        let second = write(100);
+        assert_eq!(second, first + 8, "the first chunk with space");
+        let mut image = Image::default();
+        sim.crash_point(|point| point.space().image(Pick::AllOld, &mut image));
+        let map = image.region("payloadmap.ice").expect("it was created");
+        let word = |chunk: u32| {
+            let at = chunk as usize * WORD_BYTES as usize;
+            let bytes = map[at..at + 8].try_into().expect("8 bytes");
+            chunks::ChunkWord::unpack(u64::from_le_bytes(bytes))
+        };
+        assert_eq!([word(first).used, word(second).used], [false, true]);
     }
 
     #[test]

@@ -484,6 +484,14 @@ impl<R: RecordForm> RecoveryLogs<R> {
         self.logs[log].ready.fetch_add(1, Release);
     }
 
+    /// The number of places in the chunk that a log is filling that were handed out and not finished.
+    #[cfg(test)]
+    pub(super) fn unfinished(&self, storage: &impl Medium, log: usize) -> u32 {
+        let Filling { handed_out, chunk, .. } = self.filling(storage, log);
+        // Acquire: as in `oldest`.
+        handed_out - self.logs[log].written[chunk as usize].load(Acquire)
+    }
+
     #[inline]
     fn filling(&self, storage: &impl Medium, log: usize) -> Filling {
         storage.sim_yield_point();

@@ -557,7 +557,13 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         let mut spans = std::mem::take(&mut *self.spans);
         let mut writes = std::mem::take(&mut *self.writes);
         // Each window checks this, because a batch continues after a window whose sync failed.
-        let writable = core.storage.check_writable().inspect_err(|_| self.unflushed.clear());
+        let writable = core.storage.check_writable().inspect_err(|_| {
+            self.unflushed.clear();
+            // A failed sync is final, so no chunk is begun anew without these records. Another thread may wait until all
+            // places of the chunk are finished.
+            let places = writes.iter_mut().filter_map(|write| write.place.take());
+            places.for_each(|place| core.logs.finish(place));
+        });
         let begun = writable.and_then(|()| self.log_all(&mut writes, &mut spans));
         let is_shared = matches!(begun, Ok(Some(_)));
         let logged = begun.and_then(|begun| match begun {
@@ -593,5 +599,47 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         *self.writes = writes;
         self.held.clear();
         logged
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::opening::Common;
+    use crate::engine::plush::options::{PlushHt, PlushSettings};
+    use crate::engine::stored_types::StoredTypes;
+    use crate::engine::{Design, Operations};
+    use crate::storage::sim::{Sim, SimOptions};
+    use crate::types::{Form, Forms, InWord};
+
+    /// Otherwise a thread that needs the chunk of such a place waits forever.
+    #[test]
+    fn a_window_that_may_not_write_finishes_its_places() {
+        let sim = Sim::new(SimOptions::default());
+        let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
+        let common = Common { types, ..Common::default() };
+        let settings = PlushSettings::default();
+        let created =
+            <PlushHt as Design>::create::<Forms<InWord, InWord>, _>(common, settings, sim.clone());
+        let (table, _) = created.expect("space");
+        let core = &*table.core;
+        let mut window = Window::new(core);
+        let mut answer = |_, _| Ok(());
+        for key in 0..20 {
+            let key = Raw::Word(key);
+            let mode =
+                if key.word() % 3 == 0 { PlushWriteMode::Put } else { PlushWriteMode::Upsert };
+            let ran = window.run(0, &core.hash_key(&key), &Raw::Word(7), mode, &mut answer);
+            assert!(ran.expect("space"));
+        }
+        let unfinished = || {
+            (0..core.logs.count()).map(|log| core.logs.unfinished(&core.storage, log)).sum::<u32>()
+        };
+        assert!(unfinished() >= 13, "{}", unfinished());
+        sim.set_read_only(true);
+        assert!(matches!(window.commit(&mut answer), Err(Error::ReadOnly)));
+        assert_eq!(unfinished(), 0);
+        sim.set_read_only(false);
+        assert!(!table.contains(&Raw::Word(1)).expect("whole"), "its result was an error");
     }
 }

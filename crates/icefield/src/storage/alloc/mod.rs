@@ -113,6 +113,11 @@ unsafe impl Overlay for Words {}
 
 /// The table's access to the blocks that an allocator hands out.
 pub trait Blocks {
+    /// Checks that a block lies within its region.
+    ///
+    /// # Errors
+    /// It does not.
+    fn find(&self, block: u32) -> Result<()>;
     /// Returns the next word of a block on the free list: the next block plus one, or 0.
     ///
     /// # Errors
@@ -509,12 +514,17 @@ pub struct Freed<'a, B> {
 /// data in it. All callers list allocators in the same order, which prevents deadlocks.
 ///
 /// # Errors
-/// A block lies outside its region, `unlink` or a sync failed.
+/// A block lies outside its region, and nothing has changed; or `unlink` or a sync failed.
 pub fn free_all<B: Blocks>(
     storage: &impl Medium,
     frees: &[Freed<'_, B>],
     unlink: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
+    // Checked before the first store: an error behind the intents would leave them to the next opening, while other
+    // blocks get intents at the same places.
+    for Freed { blocks, owned, .. } in frees {
+        owned.iter().try_for_each(|&(block, _)| blocks.find(block))?;
+    }
     let all_claims = announce(storage, frees)?;
     let unlinked = unlink();
     let mut states: Vec<_> = frees.iter().map(|freed| freed.allocator.lock()).collect();
@@ -590,4 +600,58 @@ fn push(storage: &impl Medium, set: &Set, blocks: &impl Blocks, block: u32) -> R
     storage.try_fence()?;
     set.free.store(storage, u64::from(block) + 1, Release);
     storage.try_persist(&set.free)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::medium::Regions;
+    use crate::storage::sim::{Sim, SimOptions};
+
+    /// Blocks without contents; their region has three.
+    struct Three;
+
+    impl Blocks for Three {
+        fn find(&self, block: u32) -> Result<()> {
+            let outside = || Error::corrupt("blocks", 0, block.to_string());
+            (block < 3).then_some(()).ok_or_else(outside)
+        }
+
+        fn next(&self, block: u32) -> Result<u64> {
+            self.find(block).map(|()| 0)
+        }
+
+        fn set_next(&self, block: u32, _: u64) -> Result<()> {
+            self.find(block)
+        }
+
+        fn reserve(&self, _: u64) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn freeing_a_block_outside_the_region_changes_nothing() {
+        let sim = Sim::new(SimOptions::default());
+        let root = sim.region("root", 4096).unwrap();
+        sim.grow(&root, 4096).unwrap();
+        let words: &Words = root.at(0).unwrap();
+        let allocator = Allocator::new(0);
+        for _ in 0..3 {
+            let claim = allocator.claim(&sim, words, &Three, 0).unwrap();
+            allocator.commit(&sim, words, &[claim]);
+        }
+        let mut unlinked = false;
+        for owned in [vec![(7, 0)], vec![(0, 0), (7, 0)]] {
+            let frees = [Freed { allocator: &allocator, words, blocks: &Three, owned }];
+            let freed = free_all(&sim, &frees, || {
+                unlinked = true;
+                Ok(())
+            });
+            assert!(matches!(freed, Err(Error::Corrupt { .. })), "{freed:?}");
+        }
+        assert!(!unlinked);
+        assert!(words.intents.iter().all(|intent| intent.load(&sim, Relaxed) == 0));
+        assert!(allocator.free_blocks(&sim, words, &Three).unwrap().is_empty());
+    }
 }

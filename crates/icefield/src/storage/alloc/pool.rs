@@ -139,6 +139,10 @@ impl<M: Medium> Linked<'_, M> {
 }
 
 impl<M: Medium> Blocks for Linked<'_, M> {
+    fn find(&self, block: u32) -> Result<()> {
+        self.link(block).map(drop)
+    }
+
     fn next(&self, block: u32) -> Result<u64> {
         // Acquire: pairs with the Release in `set_next`, as for the allocator's words.
         Ok(self.link(block)?.load(self.storage, Acquire))

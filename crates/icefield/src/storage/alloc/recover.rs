@@ -102,6 +102,10 @@ mod tests {
     struct Nothing;
 
     impl Blocks for Nothing {
+        fn find(&self, _: u32) -> Result<()> {
+            Ok(())
+        }
+
         fn next(&self, _: u32) -> Result<u64> {
             Ok(0)
         }

@@ -334,6 +334,24 @@ impl Sim {
         self.state().space = bytes;
     }
 
+    /// Makes the medium read-only from now on, or writable again.
+    #[cfg(test)]
+    pub(crate) fn set_read_only(&self, read_only: bool) {
+        let bit = mode::READ_ONLY;
+        // Relaxed: called by the thread that uses the table.
+        match read_only {
+            true => self.0.modes.fetch_or(bit, Ordering::Relaxed),
+            false => self.0.modes.fetch_and(!bit, Ordering::Relaxed),
+        };
+    }
+
+    /// Makes a range of a region a hole without space: `reserve` fails for every range that meets it.
+    #[cfg(test)]
+    pub(crate) fn lose_space(&self, region: &crate::storage::Region, range: std::ops::Range<u64>) {
+        let slot = self.slot_of(region);
+        self.state().lost.push((slot, range));
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Poisoning is ignored: a panic of the code under test leaves no incomplete change that an image could show.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)

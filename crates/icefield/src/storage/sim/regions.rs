@@ -133,4 +133,16 @@ impl Regions for Sim {
         state.punch(slot, start as usize, (end - start) as usize);
         Ok(())
     }
+
+    #[cfg(test)]
+    fn reserve(&self, region: &Region, offset: u64, bytes: u64) -> Result<()> {
+        let slot = self.slot_of(region);
+        let meets = |(lost, range): &(usize, std::ops::Range<u64>)| {
+            *lost == slot && range.start < offset + bytes && offset < range.end
+        };
+        match self.state().lost.iter().any(meets) {
+            true => Err(Error::NoSpace { path: region.path(self), needed_bytes: bytes }),
+            false => Ok(()),
+        }
+    }
 }

@@ -134,6 +134,9 @@ pub(super) struct State {
     pub(super) cost: Cost,
     /// The largest number of bytes of all regions together.
     pub(super) space: u64,
+    /// Ranges without space, with the slots of their regions.
+    #[cfg(test)]
+    pub(super) lost: Vec<(usize, std::ops::Range<u64>)>,
     /// Names of the regions in which the detector accepts loads of words that are not persistent.
     pub(super) exempt: &'static [&'static str],
     /// Grows at each fence. When it reaches the size of all regions, they are compared with their shadows.
@@ -173,6 +176,8 @@ impl State {
         self.toucher = None;
         self.mutator = Mutator::default();
         self.cost.reset();
+        #[cfg(test)]
+        self.lost.clear();
     }
 
     /// Removes a region from every image. Its slot keeps the bytes as long as a handle of the region exists.

@@ -58,11 +58,12 @@ impl<A: Ablation> Eh<A> {
             // P24, commit point of the merge: from here on it is rolled forward.
             core.set_link(ids[0], State::Absorbing, depth - 1, Some(ids[1]))?;
             self.roll_forward(core, ids[0])
-        })?;
-        if !merged {
+        });
+        // Also after an error, such as a damaged record, if the merge has not begun (P20).
+        if !matches!(merged, Ok(true)) && core.link(ids[0])? == links[0] {
             core.set_link(ids[1], State::Stable, depth, links[1].side)?;
         }
-        Ok(merged)
+        merged
     }
 
     /// Finishes a merge that has been committed.

@@ -169,6 +169,8 @@ impl PayloadLog {
                 Err(Error::NoSpace { .. })
                     if taken.clone().any(|chunk| space.whole.contains(&chunk)) =>
                 {
+                    // Chunks behind these are taken before them from now on (Y5).
+                    self.settle_free(storage, taken.clone())?;
                     space.note_punched(taken);
                 }
                 filled => {
@@ -347,12 +349,8 @@ impl PayloadLog {
         if idle.is_empty() {
             return Ok(false);
         }
-        for &chunk in &space.whole {
-            storage.flush_object(self.word(storage, chunk)?);
-        }
-        // Y1: the words are durable before the space is given back. Otherwise a crash could show a chunk, or the first
-        // chunk of its run, as used although its records are gone.
-        storage.try_fence()?;
+        // Otherwise a crash could show a chunk, or the first chunk of its run, as used although its records are gone.
+        self.settle_free(storage, space.whole.iter().copied())?;
         for run in idle.chunk_by(|a, b| a + 1 == *b) {
             let [from, to] = [run[0], run[0] + run.len() as u32]
                 .map(|chunk| u64::from(chunk) * self.chunk_bytes);
@@ -362,6 +360,20 @@ impl PayloadLog {
             }
         }
         Ok(true)
+    }
+
+    /// Makes the words of free chunks durable.
+    fn settle_free(
+        &self,
+        storage: &impl Medium,
+        mut chunks: impl Iterator<Item = u32>,
+    ) -> Result<()> {
+        chunks.try_for_each(|chunk| {
+            storage.flush_object(self.word(storage, chunk)?);
+            Ok(())
+        })?;
+        // Y1: the words are durable before the chunks lose their space, or count as chunks without it.
+        storage.try_fence()
     }
 
     /// Returns whether freed chunks wait for readers to leave.
