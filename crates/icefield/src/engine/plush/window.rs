@@ -559,6 +559,7 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
         // Each window checks this, because a batch continues after a window whose sync failed.
         let writable = core.storage.check_writable().inspect_err(|_| {
             self.unflushed.clear();
+            self.shares.iter_mut().for_each(|share| share.due = 0);
             // A failed sync is final, so no chunk is begun anew without these records. Another thread may wait until all
             // places of the chunk are finished.
             let places = writes.iter_mut().filter_map(|write| write.place.take());

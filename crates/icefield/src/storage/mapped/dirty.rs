@@ -3,7 +3,9 @@
 //! Each thread's flushes are recorded as one range per region, the hull of the flushed ranges. The thread's next fence
 //! queues these ranges under a ticket, the number of the next sync. Concurrent fences share a sync: one thread syncs
 //! everything queued by then, and the others wait until their ticket is served. Syncs never overlap, because the kernel
-//! reports a failed write-back only once per open file: a second thread in `msync` could get success.
+//! reports a failed write-back only once per open file: a second thread in `msync` could get success. For the same
+//! reason, a sync of a file's length or holes ([`Dirty::sync_alone`]) overlaps no other one, and all syncs fail after it
+//! has failed: it may have been told of pages that wait here.
 //!
 //! If a thread always began its sync at once, threads that arrive a moment later would have to wait for the next one. So
 //! the thread first waits until as many fences have joined as the last sync served or kept waiting, but no longer than
@@ -16,7 +18,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
@@ -75,6 +77,15 @@ struct Queue {
     told: bool,
     /// The committer must do no more syncs.
     ended: bool,
+}
+
+impl Queue {
+    /// Notes that a sync is over. Fails if it failed, or if the medium was poisoned meanwhile.
+    fn end_sync(&mut self, answer: Result<(), Errno>) -> Result<(), Errno> {
+        self.syncing = false;
+        self.failure = self.failure.or(answer.err());
+        self.failure.map_or(Ok(()), Err)
+    }
 }
 
 /// The next work for the committer.
@@ -228,9 +239,42 @@ impl Dirty {
 
     /// Ends all syncs after a failure.
     pub(super) fn fail(&self) {
-        lock(&self.queue).waiting = Hulls::default();
+        let mut queue = lock(&self.queue);
+        queue.waiting = Hulls::default();
+        queue.failure.get_or_insert(Errno::IO);
+        drop(queue);
+        self.done.notify_all();
         self.group.fail();
         self.tell();
+    }
+
+    /// Makes the sync `sync` of a file's length or holes while no other thread syncs. If it fails, the caller calls
+    /// [`Dirty::fail`].
+    pub(super) fn sync_alone(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        self.begin_sync(|_| false)?;
+        let answer = sync();
+        let answer = lock(&self.queue).end_sync(answer);
+        self.done.notify_all();
+        answer
+    }
+
+    /// Waits until no other thread syncs, and then lets none sync until `syncing` is cleared. Returns `None` if
+    /// `is_over` is true of the queue before that.
+    fn begin_sync(
+        &self,
+        is_over: impl Fn(&Queue) -> bool,
+    ) -> Result<Option<MutexGuard<'_, Queue>>, Errno> {
+        let mut queue = lock(&self.queue);
+        loop {
+            match queue.failure {
+                Some(errno) => return Err(errno),
+                None if is_over(&queue) => return Ok(None),
+                None if !queue.syncing => break,
+                None => queue = self.done.wait(queue).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        queue.syncing = true;
+        Ok(Some(queue))
     }
 
     /// Syncs the ranges that all threads have recorded.
@@ -248,16 +292,7 @@ impl Dirty {
     /// Returns when everything queued under `ticket` is synced. After a failed sync all later ones fail. If `waits`,
     /// lets other fences join the sync.
     fn serve(&self, ticket: u64, waits: bool) -> Result<(), Errno> {
-        let mut queue = lock(&self.queue);
-        loop {
-            match queue.failure {
-                Some(errno) => return Err(errno),
-                None if queue.next > ticket => return Ok(()),
-                None if !queue.syncing => break,
-                None => queue = self.done.wait(queue).unwrap_or_else(PoisonError::into_inner),
-            }
-        }
-        queue.syncing = true;
+        let Some(mut queue) = self.begin_sync(|queue| queue.next > ticket)? else { return Ok(()) };
         let mut timed_out = false;
         if waits {
             let most = (queue.last_took / 2).min(LONGEST_JOIN);
@@ -275,9 +310,8 @@ impl Dirty {
         let start = Instant::now();
         let answer = hulls.sync();
         let mut queue = lock(&self.queue);
-        queue.syncing = false;
+        let answer = queue.end_sync(answer);
         queue.next = served;
-        queue.failure = answer.err();
         // Fences that began during a sync although it had waited for them come too late to share one.
         queue.expected = fences + if timed_out { 0 } else { queue.fences };
         queue.last_took = start.elapsed();
@@ -289,5 +323,72 @@ impl Dirty {
         }
         self.tell();
         answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU32;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use super::*;
+    use crate::storage::io::{FaultPlan, Synced};
+    use crate::storage::{Durability, Mapped, MappedOptions, Persist, Regions};
+
+    fn on_disk(faults: FaultPlan) -> (tempfile::TempDir, Mapped) {
+        let directory = tempfile::tempdir_in(".").expect("a directory");
+        let (durability, faults) = (Durability::Disk, Some(Arc::new(faults)));
+        let options = MappedOptions { durability, faults, ..MappedOptions::default() };
+        let storage = Mapped::create(&directory.path().join("table"), options).expect("space");
+        (directory, storage)
+    }
+
+    /// The failed sync may have been told that pages of deferred writes were lost.
+    #[test]
+    fn deferred_ranges_are_not_synced_after_another_sync_of_the_file_has_failed() {
+        let failing = Arc::new(AtomicU32::new(0));
+        let fails = Arc::clone(&failing);
+        // SeqCst, all: one thread, and no cost to save.
+        let watch = move |synced| matches!(synced, Synced::File(_)) && fails.load(SeqCst) > 0;
+        let (_directory, storage) = on_disk(FaultPlan::watching(watch));
+        let region = storage.region("data.ice", 1 << 24).expect("space");
+        storage.grow(&region, 1 << 16).expect("space");
+        storage.flush(region.base().as_ptr(), 4096);
+        storage.fence_later().expect("no sync has failed");
+        failing.store(1, SeqCst);
+        storage.grow(&region, 1 << 20).expect_err("its sync fails");
+        failing.store(0, SeqCst);
+        // As the committer does.
+        storage.dirty.fence_deferred().expect_err("a sync has failed");
+        assert!(!storage.dirty.group.is_served(0) && storage.dirty.group.has_failed());
+    }
+
+    #[test]
+    fn no_syncs_overlap() {
+        let (now, most) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
+        let seen = Arc::clone(&most);
+        let watch = move |_| {
+            seen.fetch_max(now.fetch_add(1, SeqCst) + 1, SeqCst);
+            std::thread::sleep(Duration::from_millis(2));
+            now.fetch_sub(1, SeqCst);
+            false
+        };
+        let (_directory, storage) = on_disk(FaultPlan::watching(watch));
+        let region = storage.region("data.ice", 1 << 24).expect("space");
+        storage.grow(&region, 1 << 16).expect("space");
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for _ in 0..20 {
+                        storage.flush(region.base().as_ptr(), 4096);
+                        storage.try_fence().expect("no sync fails");
+                    }
+                });
+            }
+            for page in 0..20 {
+                storage.punch(&region, page % 8 * 4096 + (8 << 12), 4096).expect("a hole");
+            }
+        });
+        assert_eq!(most.load(SeqCst), 1);
     }
 }

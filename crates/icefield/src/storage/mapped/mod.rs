@@ -248,6 +248,7 @@ impl Mapped {
     fn setting(&self) -> Setting<'_> {
         Setting {
             io: &self.io,
+            dirty: &self.dirty,
             path: &self.path,
             directory: self.directory.as_ref(),
             backing: self.backing(),
@@ -271,6 +272,7 @@ impl Mapped {
         result.map_err(|failure| {
             if failure.poisons {
                 self.permit.poison();
+                self.dirty.fail();
             }
             failure.error
         })

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::Directory;
+use super::dirty::Dirty;
 use super::options::HugePages;
 use crate::Error;
 use crate::storage::io::{Io, Sharing};
@@ -34,6 +35,7 @@ impl Backing {
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) io: &'a Io,
+    pub(super) dirty: &'a Dirty,
     /// The table's directory, for error messages.
     pub(super) path: &'a Path,
     pub(super) directory: Option<&'a Arc<Directory>>,
