@@ -54,6 +54,11 @@ impl Marks {
         self.of(id) == READY
     }
 
+    /// Returns the segments that may be used.
+    pub(super) fn ready(&self) -> impl Iterator<Item = u32> {
+        (0..self.0.len() as u32).filter(|&id| self.is_ready(id))
+    }
+
     /// Returns whether the split that makes the segment is due and will not be performed in this session.
     pub(super) fn is_due(&self, id: u32) -> bool {
         self.of(id) == DUE
