@@ -10,7 +10,7 @@ use super::moving::{Moving, MovingOf};
 use super::words::RecordOf;
 use crate::Result;
 use crate::base::pipeline::prefetch_write;
-use crate::storage::alloc::{Claim, Freed, free_all};
+use crate::storage::alloc::{Blocks, Claim, Freed, free_all};
 use crate::storage::{Medium, not_poisoned};
 use crate::types::RecordForm;
 
@@ -105,7 +105,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         Ok(())
     }
 
-    /// Frees the runs that an entry does not need for `records`. Called while readers wait.
+    /// Frees the runs that an entry does not need for `records`. Called while readers wait. Forgets references to runs that
+    /// do not exist: otherwise they would make every compaction of the entry fail.
     pub(super) fn give_back(&self, entry: EntryRef<'_>, records: usize) -> Result<()> {
         let needless = &entry.entry.runs[self.runs_for(records)..];
         if needless.iter().all(|cell| cell.load(&self.storage, Acquire) == 0) {
@@ -121,10 +122,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             })
             .collect();
         for (run, cell) in entry.entry.runs.iter().enumerate().skip(self.runs_for(records)) {
-            if let Some(block) = cell.load(&self.storage, Acquire).checked_sub(1) {
-                frees[class_of(run)].owned.push((block, entry.id.pack()));
+            let Some(block) = cell.load(&self.storage, Acquire).checked_sub(1) else { continue };
+            let freed = &mut frees[class_of(run)];
+            if freed.blocks.find(block).is_ok() {
+                freed.owned.push((block, entry.id.pack()));
             }
         }
+        // If none remains, the call below only clears the references.
         frees.retain(|freed| !freed.owned.is_empty());
         free_all(&self.storage, &frees, || {
             for cell in needless {
@@ -346,5 +350,54 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.storage.flush_object(&before.entry.next);
             Ok(())
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::opening::Common;
+    use crate::engine::plush::options::{PlushHt, PlushSettings};
+    use crate::engine::stored_types::StoredTypes;
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::storage::{Mapped, MappedOptions};
+    use crate::types::{Form, Forms, Ignore, InWord, Raw};
+
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    #[test]
+    fn an_unneeded_reference_to_no_run_is_forgotten() -> Check {
+        let storage = Mapped::anonymous(MappedOptions::default())?;
+        let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
+        let common = Common { types, ..Common::default() };
+        let settings = PlushSettings::default();
+        let (table, _) =
+            <PlushHt as Design>::create::<Forms<InWord, InWord>, _>(common, settings, storage)?;
+        for key in 0..20_000 {
+            table.write(WriteKind::Put, &Raw::Word(key), &Raw::Word(key), Ignore)?;
+        }
+        let core = &*table.core;
+        let entry = core.level_entry(1, 0)?;
+        let runs = &entry.entry.runs;
+        let free = || -> Result<usize> {
+            let (mut free, words) = (0, &core.root_words()?.runs);
+            for (pool, words) in core.runs.iter().zip(words) {
+                free += pool.free_blocks(&core.storage, words)?.len();
+            }
+            Ok(free)
+        };
+        let _held = core.root.lock(&core.storage, 0);
+        // With other runs, and alone.
+        for damaged in [runs.len() - 1, 0] {
+            runs[damaged].store(&core.storage, u32::MAX, Release);
+            let whole =
+                runs.iter().filter(|run| !matches!(run.load(&core.storage, Acquire), 0 | u32::MAX));
+            let (whole, before) = (whole.count(), free()?);
+            assert_eq!(whole > 1, damaged > 0);
+            core.give_back(entry, 0)?;
+            assert_eq!(free()?, before + whole);
+            assert!(runs.iter().all(|run| run.load(&core.storage, Acquire) == 0));
+        }
+        Ok(())
     }
 }
