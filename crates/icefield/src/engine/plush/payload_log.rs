@@ -24,8 +24,8 @@
 //!   whole as long as a crash can show the first chunk as used. Therefore chunks are taken from the lowest on. The
 //!   words of the other chunks still mark them as continuing the first one, and these chunks are free if the first one
 //!   is. If the first one is then used again alone, a crash may show it and the others as one run. Before space is
-//!   given back, the words of all free chunks become durable; so do those of chunks without space that are passed over.
-//!   So if the first chunk of a run has lost its space, the other chunks may be taken in any order.
+//!   given back, the words of all free chunks become durable; so do they before the first chunk without space is passed
+//!   over. So if the first chunk of a run has lost its space, the other chunks may be taken in any order.
 //! - Y6: borrowed bytes are never written, whatever the files contain. DRAM holds for each chunk how far it is written
 //!   ([`ChunkState::limit`]); a chunk is written from its start on, by the thread that holds the mutex of its lane. A
 //!   reference is valid only with the chunk's present epoch, and only if all its bytes are written. They are not written
@@ -525,7 +525,7 @@ mod tests {
     /// first one as used.
     #[test]
     fn chunks_without_space_are_durably_free_before_others_are_taken() {
-        let sim = Sim::new(SimOptions::default());
+        let sim = Sim::new(SimOptions { counting: true, ..SimOptions::default() });
         let log = PayloadLog::open(&sim, 1 << 12, 1 << 20, false).expect("space");
         let write = |bytes: usize| {
             let word = log.write(&sim, 7, (b"key", &vec![7; bytes]), Purpose::Write);
@@ -538,8 +538,11 @@ mod tests {
         log.pin().flush();
         let start = u64::from(first) << 12;
         sim.lose_space(&log.region, start..start + (8 << 12));
+        let before = sim.counters().fences;
         let second = write(100);
         assert_eq!(second, first + 8, "the first chunk with space");
+        // One for all chunks that are passed over, one for the chunk that is taken, and that of `write`.
+        assert_eq!(sim.counters().fences - before, 3);
         let mut image = Image::default();
         sim.crash_point(|point| point.space().image(Pick::AllOld, &mut image));
         let map = image.region("payloadmap.ice").expect("it was created");

@@ -158,6 +158,7 @@ impl PayloadLog {
     ) -> Result<u32> {
         space.whole.extend(unwaiting(&self.returned).drain(..));
         let spare = if purpose == Purpose::Write { SPARE } else { 0 };
+        let mut settled = false;
         let (start, taken) = loop {
             let start = match space.run_of_free(run, spare) {
                 Some(start) => start,
@@ -169,8 +170,12 @@ impl PayloadLog {
                 Err(Error::NoSpace { .. })
                     if taken.clone().any(|chunk| space.whole.contains(&chunk)) =>
                 {
-                    // Chunks behind these are taken before them from now on (Y5).
-                    self.settle_free(storage, taken.clone())?;
+                    // Chunks behind these are taken before them from now on (Y5). One fence serves all chunks that
+                    // are passed over, because this call takes no chunk that is freed meanwhile.
+                    if !settled {
+                        self.settle_free(storage, space.whole.iter().copied())?;
+                        settled = true;
+                    }
                     space.note_punched(taken);
                 }
                 filled => {
