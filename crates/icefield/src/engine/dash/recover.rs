@@ -130,15 +130,16 @@ fn reset_locks<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
 fn remove_duplicates<T: Kinds>(core: &Core<T>, segment: Segment<'_>) -> Result<()> {
     let storage = &core.storage;
     let mut removed = false;
-    copies(core, segment, |bucket, meta, slots| {
+    let searched = copies(core, segment, |bucket, meta, slots| {
         bucket.publish(storage, meta.without(slots));
         removed = true;
-    })?;
+    });
     if removed {
-        // P17: the duplicates are durably removed before the remaining copies may change.
+        // P17: the duplicates are durably removed before the remaining copies may change. Also if the search failed
+        // halfway: a later one does not find these duplicates.
         storage.fence();
     }
-    Ok(())
+    searched
 }
 
 /// Calls `found` for each bucket that holds second copies of records, with the bucket's metadata and the copies' slots,
@@ -212,5 +213,50 @@ impl<T: Kinds> Core<T> {
         let mut found = 0;
         copies(self, segment, |_, _, slots| found |= slots)?;
         Ok(found != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::Release;
+
+    use super::*;
+    use crate::engine::dash::Eh;
+    use crate::engine::dash::insert::copy_fingerprint;
+    use crate::engine::dash::options::DashSettings;
+    use crate::engine::opening::Common;
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::storage::sim::{Sim, SimOptions};
+    use crate::types::{Forms, Ignore, InWord, Raw};
+
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    /// A later search finds no duplicates, and would not make the removal durable.
+    #[test]
+    fn removed_duplicates_are_durable_although_the_search_fails() -> Check {
+        let sim = Sim::new(SimOptions { counting: true, ..SimOptions::default() });
+        let (table, _) = <Eh as Design>::create::<Forms<InWord, InWord>, Sim>(
+            Common::default(),
+            DashSettings::default(),
+            sim.clone(),
+        )?;
+        let core = &table.core;
+        table.write(WriteKind::Put, &Raw::Word(7), &Raw::Word(7), Ignore)?;
+        let segment = core.segment(table.directory.check(core, &mut |_| {})?[0])?;
+        let home = core.geometry.home(core.records.hash_key(&Raw::Word(7)).hash);
+        let [bucket, next] = [home, core.geometry.next(home)].map(|at| &segment.buckets[at]);
+        let slot = Bucket::slots_of(bucket.meta(&sim).allocated()).next().ok_or("no record")?;
+        let (key, value) = bucket.record(&sim, slot);
+        next.slots[0].key.store(&sim, key, Release);
+        next.slots[0].value.store(&sim, value, Release);
+        copy_fingerprint(&sim, bucket, slot, next, 0);
+        next.publish(&sim, Meta(0).with(0, true));
+        // A chained block that does not exist.
+        core.header(segment.id)?.chain.store(&sim, 1 << 30, Release);
+        let before = sim.counters().fences;
+        let removed = remove_duplicates(core, segment);
+        assert!(matches!(removed, Err(Error::Corrupt { .. })), "{removed:?}");
+        assert_eq!((next.meta(&sim).count(), sim.counters().fences - before), (0, 1));
+        Ok(())
     }
 }
