@@ -247,9 +247,11 @@ impl<T: Kinds> Core<T> {
         (!self.deferred_free.waits(id)).then_some(mark)
     }
 
-    /// Punches the pages of free segments that no operation can access any more.
+    /// Punches the pages of free segments that no operation can access any more. If one cannot be punched, the others
+    /// are punched all the same.
     pub(super) fn punch_free_segments(&self) -> Result<()> {
         let bytes = self.geometry.segment_bytes();
+        let mut punched = Ok(());
         for id in self.deferred_free.leave() {
             let Some(_mark) = self.take_away(id) else { continue };
             // The segment shares pages with its neighbours; the shared parts are punched if the neighbours are free as
@@ -259,8 +261,71 @@ impl<T: Kinds> Core<T> {
             let start = u64::from(id) * bytes;
             let first = start - if before.is_some() { bytes.min(PAGE) } else { 0 };
             let end = start + bytes + if after.is_some() { bytes.min(PAGE) } else { 0 };
-            self.storage.punch(&self.segments, first, end - first)?;
+            punched = punched.and(self.storage.punch(&self.segments, first, end - first));
         }
+        punched
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::base::hash::Seed;
+    use crate::engine::dash::directory::Directory;
+    use crate::engine::dash::lh::{Expansion, Growth};
+    use crate::engine::dash::options::DashSettings;
+    use crate::engine::dash::{Eh, Lh};
+    use crate::engine::opening::Common;
+    use crate::engine::{Design, Operations, WriteKind};
+    use crate::storage::sim::{Sim, SimOptions};
+    use crate::types::{Forms, Ignore, InWord, Raw};
+
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    /// `space_of` returns the freed space that a segment belongs to; `None` for one whose space is never given back.
+    fn punches_all<P: Directory>(
+        policy: P::Options,
+        space_of: impl Fn(u32) -> Option<u64>,
+    ) -> Check {
+        let sim = Sim::new(SimOptions::default());
+        let common = Common { hash_seed: Some(Seed([1, 2])), ..Common::default() };
+        let settings = DashSettings { policy, ..DashSettings::default() };
+        let (table, _) =
+            <P as Design>::create::<Forms<InWord, InWord>, Sim>(common, settings, sim.clone())?;
+        let core = &table.core;
+        for key in 0..8000 {
+            table.write(WriteKind::Put, &Raw::Word(key), &Raw::Word(key), Ignore)?;
+        }
+        let ids = table.directory.check(core, &mut |_| {})?;
+        // A bucket in the middle, which lies in no page that the segment shares with others.
+        let spaces = || -> Result<BTreeSet<u64>> {
+            let mut spaces = BTreeSet::new();
+            for &id in &ids {
+                let bucket = &core.segment(id)?.buckets[core.geometry.all_buckets() / 2];
+                if bucket.meta(&core.storage).count() > 0 {
+                    spaces.extend(space_of(id));
+                }
+            }
+            Ok(spaces)
+        };
+        assert!(spaces()?.len() > 3, "{:?}", spaces()?);
+        sim.fail_punches(1);
+        let mut failed = u32::from(table.clear_all().is_err());
+        while !core.deferred_free.is_empty() {
+            core.pin().defer(|| {});
+            failed += u32::from(table.directory.give_back(core).is_err());
+        }
+        assert_eq!((failed, spaces()?.len()), (1, 1));
         Ok(())
+    }
+
+    #[test]
+    fn a_space_that_cannot_be_punched_does_not_keep_others_from_it() -> Check {
+        punches_all::<Eh>((), |id| Some(id.into()))?;
+        let growth = Growth { first_array: 1, stride: 1, expansion: Expansion::default() };
+        // The first array has the places 0 and 1; each other array is twice as large as the one before.
+        punches_all::<Lh>(growth, |id| u64::from(id).checked_sub(2).map(|_| id.ilog2().into()))
     }
 }

@@ -50,12 +50,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             self.finish_halving(halving)?;
         }
         self.counts.halvings.add(1);
+        // If one yard cannot be punched, the other one is punched all the same.
+        let mut punched = Ok(());
         for ((region, to), (_, from)) in
             self.buckets.bytes(self.shape()).into_iter().zip(self.buckets.bytes(shape))
         {
-            self.storage.punch(region, to, from - to)?;
+            punched = punched.and(self.storage.punch(region, to, from - to));
         }
-        Ok(true)
+        punched.map(|()| true)
     }
 
     /// Returns whether every lower bucket has room for the records of its upper one, and the load stays below the
@@ -213,5 +215,39 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         // Recovery has counted both copies.
         self.length.add(0, -(copies.len() as i64));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::{Acquire, Release};
+
+    use crate::engine::Design;
+    use crate::engine::iceberg::options::{IcebergHt, IcebergSettings};
+    use crate::engine::opening::Common;
+    use crate::storage::Cell64;
+    use crate::storage::sim::{Sim, SimOptions};
+    use crate::types::{Forms, InWord};
+
+    #[test]
+    fn a_yard_that_cannot_be_punched_does_not_keep_the_other_from_it() {
+        let sim = Sim::new(SimOptions::default());
+        let common = Common { capacity: 20_000, ..Common::default() };
+        let settings = IcebergSettings::default();
+        let created = <IcebergHt as Design>::create::<Forms<InWord, InWord>, _>(
+            common,
+            settings,
+            sim.clone(),
+        );
+        let (table, _) = created.expect("space");
+        let core = &table.core;
+        let last_words = core.buckets.bytes(core.shape()).map(|(region, bytes)| {
+            let word: &Cell64 = region.at(bytes - 8).expect("the last value");
+            word.store(&sim, 7, Release);
+            word
+        });
+        sim.fail_punches(1);
+        assert!(core.shrink().is_err());
+        assert_eq!(last_words.map(|word| word.load(&sim, Acquire)), [7, 0]);
     }
 }

@@ -352,6 +352,12 @@ impl Sim {
         self.state().lost.push((slot, range));
     }
 
+    /// Makes the next `punches` punches fail.
+    #[cfg(test)]
+    pub(crate) fn fail_punches(&self, punches: u32) {
+        self.state().failing_punches = punches;
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         // Poisoning is ignored: a panic of the code under test leaves no incomplete change that an image could show.
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)

@@ -124,6 +124,11 @@ impl Regions for Sim {
         }
         let slot = self.slot_of(region);
         let mut state = self.state();
+        #[cfg(test)]
+        if state.failing_punches > 0 {
+            state.failing_punches -= 1;
+            return Err(Error::io(region.path(self), std::io::ErrorKind::Other));
+        }
         if state.recording {
             let thread = state.thread();
             state.event(EventKind::Punch, thread, site);

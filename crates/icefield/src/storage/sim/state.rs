@@ -137,6 +137,9 @@ pub(super) struct State {
     /// Ranges without space, with the slots of their regions.
     #[cfg(test)]
     pub(super) lost: Vec<(usize, std::ops::Range<u64>)>,
+    /// The number of the next punches that fail.
+    #[cfg(test)]
+    pub(super) failing_punches: u32,
     /// Names of the regions in which the detector accepts loads of words that are not persistent.
     pub(super) exempt: &'static [&'static str],
     /// Grows at each fence. When it reaches the size of all regions, they are compared with their shadows.
@@ -177,7 +180,10 @@ impl State {
         self.mutator = Mutator::default();
         self.cost.reset();
         #[cfg(test)]
-        self.lost.clear();
+        {
+            self.lost.clear();
+            self.failing_punches = 0;
+        }
     }
 
     /// Removes a region from every image. Its slot keeps the bytes as long as a handle of the region exists.

@@ -61,10 +61,12 @@ impl Lh {
         Ok(merged)
     }
 
-    /// Punches removed arrays that no operation can access any more.
+    /// Punches removed arrays that no operation can access any more. If one cannot be punched, the others are punched
+    /// all the same.
     pub(super) fn punch_arrays<T: Kinds>(&self, core: &Core<T>) -> Result<()> {
         let _alone = self.expanding.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes = core.geometry.segment_bytes();
+        let mut punched = Ok(());
         for array in core.deferred_free.leave() {
             let (space, array, parity) = (array, u64::from(array), self.extent().parity());
             // Skips an array that exists again, or that was freed once more and may still be accessed.
@@ -73,9 +75,10 @@ impl Lh {
                 && !core.deferred_free.waits(space)
             {
                 let (start, size) = (self.arrays.place(array, parity), self.arrays.size(array));
-                core.storage.punch(&core.segments, start * bytes, size * bytes)?;
+                let done = core.storage.punch(&core.segments, start * bytes, size * bytes);
+                punched = punched.and(done);
             }
         }
-        Ok(())
+        punched
     }
 }
