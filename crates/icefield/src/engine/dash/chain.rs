@@ -78,8 +78,16 @@ impl<T: Kinds> Core<T> {
     pub(super) fn new_chain_block(&self, segment: u32) -> Result<Claim> {
         let storage = &self.storage;
         let head = self.header(segment)?.chain.load(storage, Relaxed);
-        let claim = self.chains.claim(storage, &self.root()?.chains, segment)?;
-        let block = self.chain_block(claim.block)?;
+        let words = &self.root()?.chains;
+        let claim = self.chains.claim(storage, words, segment)?;
+        let block = match self.chain_block(claim.block) {
+            Ok(block) => block,
+            Err(error) => {
+                // A damaged list names a block that is not wholly in the file.
+                self.chains.abandon(storage, words, claim)?;
+                return Err(error);
+            }
+        };
         version_lock::reset(block.bucket.version_lock(storage));
         stash::reset(storage, &block.bucket, false);
         block.bucket.meta.store(storage, 0, Release);
@@ -129,5 +137,40 @@ impl<T: Kinds> Core<T> {
     /// Returns whether a chained bucket belongs to the chain of segment `owner`.
     pub(super) fn owns_chain_block(&self, owner: u32, block: u32) -> Result<bool> {
         self.chain(owner).try_fold(false, |found, chained| Ok(found || chained?.0 == block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::engine::Design;
+    use crate::engine::dash::Eh;
+    use crate::engine::dash::directory::Directory;
+    use crate::engine::dash::options::DashSettings;
+    use crate::engine::opening::Common;
+    use crate::storage::sim::{Sim, SimOptions};
+    use crate::types::{Forms, InWord};
+
+    type Check = std::result::Result<(), Box<dyn std::error::Error>>;
+
+    #[test]
+    fn a_block_that_is_not_wholly_in_the_file_is_abandoned() -> Check {
+        let sim = Sim::new(SimOptions::default());
+        let (table, _) = <Eh as Design>::create::<Forms<InWord, InWord>, Sim>(
+            Common::default(),
+            DashSettings::default(),
+            sim.clone(),
+        )?;
+        let core = &table.core;
+        let id = table.directory.check(core, &mut |_| {})?[0];
+        core.extend_chain(core.segment(id)?)?;
+        let (words, partial) = (&core.root()?.chains, core.chains.room() as u32);
+        // Its link is in the file.
+        core.chains.free(&sim, words, (partial, id), || Ok(()))?;
+        for _ in 0..2 {
+            let claimed = core.new_chain_block(id);
+            assert!(matches!(claimed, Err(crate::Error::Corrupt { .. })), "{claimed:?}");
+            assert_eq!(core.chains.free_blocks(&sim, words)?, [partial]);
+        }
+        Ok(())
     }
 }
