@@ -131,7 +131,8 @@ pub trait Operations {
         decide: impl FnMut(Option<&T::Out>) -> Decision<T::Out>,
     ) -> Result<Computed<T::Out>>;
 
-    /// Reads `count` keys in order; passes each result to `found`.
+    /// Reads `count` keys in order; passes each result to `found`. `key` and `found` get numbers below `count` only: callers
+    /// rely on that for their safety.
     fn get_batch<'k, T: Take + Copy>(
         &self,
         count: usize,

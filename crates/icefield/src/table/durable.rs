@@ -456,8 +456,14 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     /// ```
     pub fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
         same_length(keys.len(), found.len())?;
-        let key = |index: usize| K::raw(keys[index]);
-        self.engine.get_batch(keys.len(), key, Own::<V>::NEW, |index, value| found[index] = value)
+        let key = |index: usize| {
+            // SAFETY: `Operations::get_batch` passes only numbers below the number of keys.
+            K::raw(*unsafe { keys.get_unchecked(index) })
+        };
+        self.engine.get_batch(keys.len(), key, Own::<V>::NEW, |index, value| {
+            // SAFETY: as above; both slices have the same length.
+            *unsafe { found.get_unchecked_mut(index) } = value;
+        })
     }
 
     /// Calls `f` with the index of each key and its value, in order, with overlapping memory latencies. The value is

@@ -158,8 +158,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
             if at % PINNED == PINNED - 1 {
                 pin.iter_mut().for_each(Guard::renew);
             }
-            let record = core.lookup_begun(&LookupKey::new(ahead.hash, &key(at)), ahead.begun)?;
-            let words = core.value_in(record);
+            let words = core.find_begun(&LookupKey::new(ahead.hash, &key(at)), &ahead.begun)?;
             found(at, words.map(|words| self.take_value(words, take)).transpose()?);
             Ok(ControlFlow::Continue(()))
         })
@@ -237,7 +236,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
                 window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;
             }
             let _pin = self.core.pin();
-            let words = self.core.value_in(self.core.lookup_begun(&probe, ahead.begun)?);
+            let words = self.core.find_begun(&probe, &ahead.begun)?;
             let take = batch.take();
             batch.fill(index, words.map(|words| self.take_value(words, take)).transpose()?);
             return Ok(batch.failed(index));

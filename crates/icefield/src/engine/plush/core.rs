@@ -21,15 +21,15 @@ use super::root_lock::Held;
 use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
-use crate::Result;
 use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
 use crate::engine::LookupKey;
 use crate::engine::exclusion::Exclusion;
 use crate::storage::alloc::{Pool, Words};
 use crate::storage::superblock;
-use crate::storage::{Medium, Region};
+use crate::storage::{Cell64, Medium, Region};
 use crate::types::{Raw, RecordForm};
+use crate::{Error, Result};
 
 /// The state that all parts of a table share.
 pub(crate) struct Core<R, M> {
@@ -118,13 +118,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The entry of a level for a hash.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry_of(&self, level: usize, hash: u64) -> Result<EntryRef<'_>> {
         self.level_entry(level, self.shape.index(level, hash))
     }
 
     /// An entry by its number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, id: EntryId) -> Result<EntryRef<'_>> {
         let entry = match id {
             EntryId::Level(number) => self.levels.entry(&self.storage, number)?,
@@ -161,38 +161,41 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The number of records of an entry, and its epoch.
-    #[inline]
+    #[inline(always)]
     pub(super) fn state(&self, entry: EntryRef<'_>) -> Result<State> {
         let state = State::unpack(entry.entry.state.load(&self.storage, Acquire));
         if state.size > self.shape.records() {
-            return Err(self.levels.region().fault(
-                &self.storage,
-                0,
-                format!("{:?} has an impossible number of records", entry.id),
-            ));
+            return Err(self.impossible_size(entry.id));
         }
         Ok(state)
     }
 
-    #[inline]
-    pub(super) fn bucket(&self, entry: EntryRef<'_>, bucket: usize) -> Result<Bucket<'_>> {
-        let (run, place) = run_of(bucket);
-        let block = entry.entry.runs[run].load(&self.storage, Acquire);
-        let region = self.runs[class_of(run)].region();
-        // A reader without a lock may find no run here: the entry may have lost the run since the reader loaded the
-        // entry's state.
-        let found = block.checked_sub(1).and_then(|block| {
-            let number = u64::from(block) * run_buckets(run) + place as u64;
-            Bucket::at(region, number, self.measure.widths())
-        });
-        match found {
-            Some(bucket) => Ok(bucket),
-            None => Err(region.fault(
-                &self.storage,
-                0,
-                format!("{:?} has no bucket {bucket}", entry.id),
-            )),
-        }
+    #[cold]
+    fn impossible_size(&self, entry: EntryId) -> Error {
+        let detail = format!("{entry:?} has an impossible number of records");
+        self.levels.region().fault(&self.storage, 0, detail)
+    }
+
+    #[inline(always)]
+    pub(super) fn bucket(&self, entry: EntryRef<'_>, number: usize) -> Result<Bucket<'_>> {
+        self.find_bucket(entry, number).ok_or_else(|| self.no_bucket(entry.id, number))
+    }
+
+    /// A bucket of an entry, if the entry has it. A reader without a lock may find no run here: the entry may have lost
+    /// the run since the reader loaded the entry's state.
+    #[inline(always)]
+    pub(super) fn find_bucket(&self, entry: EntryRef<'_>, number: usize) -> Option<Bucket<'_>> {
+        let (run, place) = run_of(number);
+        let block = entry.entry.runs[run].load(&self.storage, Acquire).checked_sub(1)?;
+        let number = u64::from(block) * run_buckets(run) + place as u64;
+        Bucket::at(self.runs[class_of(run)].region(), number, self.measure.widths())
+    }
+
+    #[cold]
+    fn no_bucket(&self, entry: EntryId, number: usize) -> Error {
+        let (run, _) = run_of(number);
+        let detail = format!("{entry:?} has no bucket {number}");
+        self.runs[class_of(run)].region().fault(&self.storage, 0, detail)
     }
 
     /// The bucket and the slot of the record at a place of an entry.
@@ -352,7 +355,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The first level that a search of a root entry must read. Level 1 is skipped if all its records for the root
     /// entry are in the root entry as well: the filters of entries that were emptied ahead of time still contain the
     /// keys that have left.
-    #[inline]
+    #[inline(always)]
     pub(super) fn first_level(&self, entry: usize) -> usize {
         if self.root.is_sole(entry) { 2 } else { 1 }
     }
@@ -454,17 +457,29 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<R>>> {
         let bucket = self.bucket(entry, number)?;
-        let wanted = first(&self.key_words(probe));
-        for slot in (0..used.min(SLOTS)).rev() {
-            if bucket.heads[slot].load(&self.storage, Relaxed) == wanted {
-                let at = number * self.shape.slots as usize + slot;
-                let record = self.record(entry, at)?;
-                if self.holds(record, probe)? {
-                    return Ok(Some(record));
-                }
+        let mut found = self.found_in(bucket, used, first(&self.key_words(probe)));
+        while let Some(slot) = found.checked_ilog2() {
+            found &= !(1 << slot);
+            let at = number * self.shape.slots as usize + slot as usize;
+            let record = self.record_in(bucket, slot as usize, self.is_dead(entry.entry, at));
+            if self.holds(record, probe)? {
+                return Ok(Some(record));
             }
         }
         Ok(None)
+    }
+
+    /// The slots among the first `used` ones whose first word is `wanted`, one bit each. Without branches, because it is
+    /// not predictable which slot has the key.
+    #[inline(always)]
+    pub(super) fn found_in(&self, bucket: Bucket<'_>, used: usize, wanted: u64) -> u32 {
+        let same = |head: &Cell64| u32::from(head.load(&self.storage, Relaxed) == wanted);
+        // Read without validation: the slots behind the used ones may be written at the same time. The caller reads the
+        // whole records of the slots that are found.
+        let found = self.storage.read_unvalidated(|| {
+            bucket.heads.iter().rev().fold(0, |found, head| found << 1 | same(head))
+        });
+        found & ((1 << used.min(SLOTS)) - 1)
     }
 
     /// The key words of the records that have the searched key.

@@ -23,7 +23,7 @@ const LINES: u64 = (FILTER_WORDS / LINE_WORDS) as u64;
 type Row = (usize, u32);
 
 /// The line of a hash, and its rows there. Both depend on low bits of the hash, because the high bits select the entry.
-#[inline]
+#[inline(always)]
 fn rows(hash: u64) -> (usize, impl Iterator<Item = Row>) {
     let mixed = hash.wrapping_mul(MIX);
     let row = move |number: u32| {
@@ -34,13 +34,13 @@ fn rows(hash: u64) -> (usize, impl Iterator<Item = Row>) {
 }
 
 /// The first word of the line of a hash.
-#[inline]
+#[inline(always)]
 pub(super) fn line_of(hash: u64) -> usize {
     (((hash & 0xFF) * LINES) >> 8) as usize * LINE_WORDS
 }
 
 /// The buckets that may hold a key, one bit each.
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub(super) fn candidates(storage: &impl Medium, entry: &Entry, hash: u64) -> u16 {
     // Read without validation: a writer sets the bits of records before the records count. A superfluous bit is
@@ -50,7 +50,7 @@ pub(super) fn candidates(storage: &impl Medium, entry: &Entry, hash: u64) -> u16
 }
 
 /// Like [`candidates`], for a filter whose words `word` returns.
-#[inline]
+#[inline(always)]
 #[track_caller]
 pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
     let (line, rows) = rows(hash);
@@ -61,7 +61,7 @@ pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
 }
 
 /// Prefetches the line of a hash.
-#[inline]
+#[inline(always)]
 pub(super) fn prefetch(entry: &Entry, hash: u64) {
     prefetch_read(&entry.filter[line_of(hash)]);
 }

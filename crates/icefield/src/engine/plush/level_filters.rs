@@ -18,7 +18,7 @@ const ENTRIES_EACH: usize = 8192;
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The buckets of an entry that may hold a key, one bit each.
-    #[inline]
+    #[inline(always)]
     #[track_caller]
     pub(super) fn candidates(&self, entry: EntryRef<'_>, hash: u64) -> u16 {
         match self.top_filters.of(entry.id) {
@@ -32,7 +32,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Prefetches the line of an entry's filter that a search will read.
-    #[inline]
+    #[inline(always)]
     pub(super) fn prefetch_filter(&self, entry: EntryRef<'_>, hash: u64) {
         match self.top_filters.of(entry.id) {
             Some(words) => prefetch_read(&words[filter::line_of(hash)]),

@@ -28,7 +28,7 @@ impl Levels {
         &self.region
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn count(&self, storage: &impl Medium) -> usize {
         storage.sim_yield_point();
         // Acquire (E8): pairs with the Release in `adopt`; the entries are mapped.
@@ -47,7 +47,7 @@ impl Levels {
     }
 
     /// Returns an entry by its number.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&self, storage: &impl Medium, number: u32) -> Result<&Entry> {
         self.region.get(storage, u64::from(number) * ENTRY_BYTES, "the entry")
     }

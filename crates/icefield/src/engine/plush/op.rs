@@ -5,6 +5,7 @@ use super::epoch::LogEpoch;
 use super::incremental_migration::Pace;
 use super::recovery_log::Place;
 use super::root_lock::Held;
+use super::seek::Begun;
 use super::words::{Record, RecordOf, words_of};
 use crate::Result;
 use crate::engine::LookupKey;
@@ -296,7 +297,42 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// The words of a key's value, without a lock.
     #[inline]
     pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<R::ValueWords>> {
+        if self.measure.is_inline() {
+            self.hint_search(probe.hash);
+            self.hint_last_level(probe.hash);
+            let mut begun = self.try_begin_search(probe.hash);
+            if let Some(begun) = &mut begun {
+                self.hint_records(probe.hash, begun);
+            }
+            return self.find_begun(probe, &begun);
+        }
         Ok(self.value_in(self.lookup(probe)?))
+    }
+
+    /// Like [`Core::find`], given the first steps of the search.
+    #[inline(always)]
+    pub(super) fn find_begun(
+        &self,
+        probe: &LookupKey<'_>,
+        begun: &Option<Begun<'_>>,
+    ) -> Result<Option<R::ValueWords>> {
+        if self.measure.is_inline()
+            && let Some(begun) = begun
+            && let Some(words) = self.glance(probe, begun)
+        {
+            return Ok(words);
+        }
+        self.find_whole(probe, *begun)
+    }
+
+    /// Completes a search that has begun, whatever it meets.
+    #[inline(never)]
+    fn find_whole(
+        &self,
+        probe: &LookupKey<'_>,
+        begun: Option<Begun<'_>>,
+    ) -> Result<Option<R::ValueWords>> {
+        Ok(self.value_in(self.lookup_begun(probe, begun)?))
     }
 
     /// The words of the value in the newest record of a key.

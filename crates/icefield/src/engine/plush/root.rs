@@ -190,7 +190,7 @@ impl<R: RecordForm> RootTable<R> {
     }
 
     /// Number of records that readers see.
-    #[inline]
+    #[inline(always)]
     pub(super) fn size(&self, entry: usize) -> usize {
         // Acquire (E4): pairs with the Release in `push`; the records that the size counts are visible.
         self.heads[entry].size.load(Acquire) as usize
@@ -268,7 +268,7 @@ impl<R: RecordForm> RootTable<R> {
     }
 
     /// Returns whether all records that level 1 has for the entry are in the entry as well.
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_sole(&self, entry: usize) -> bool {
         // Acquire (E6): pairs with the Release in `note_relief`; level 1 was empty then.
         self.heads[entry].relieved.load(Acquire) == Relief::Empty as u8
@@ -466,7 +466,7 @@ impl<R: RecordForm> RootTable<R> {
     }
 
     /// The record at a place.
-    #[inline]
+    #[inline(always)]
     pub(super) fn record(&self, entry: usize, at: usize) -> RecordOf<R> {
         let slot = self.slot(entry, at);
         let dead = self.heads[entry].dead[at / 64].load(Relaxed) >> (at % 64) & 1 == 1;
@@ -481,7 +481,7 @@ impl<R: RecordForm> RootTable<R> {
     }
 
     /// The newest record that has the fingerprint of the hash and for which `holds` returns `true`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn newest<E>(
         &self,
         entry: usize,
@@ -489,7 +489,7 @@ impl<R: RecordForm> RootTable<R> {
         mut holds: impl FnMut(RecordOf<R>) -> Result<bool, E>,
     ) -> Result<Option<RecordOf<R>>, E> {
         let size = self.size(entry);
-        for line in (0..size.div_ceil(LINE_BYTES)).rev() {
+        for line in (0..self.lines()).rev() {
             let mut found = self.found_in(entry, line, hash, size);
             while let Some(bit) = found.checked_ilog2() {
                 found &= !(1 << bit);
@@ -504,10 +504,10 @@ impl<R: RecordForm> RootTable<R> {
 
     /// Returns whether [`RootTable::newest`] would read a record of the first `size` records, and prefetches those
     /// records.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hint_newest(&self, entry: usize, hash: u64, size: usize) -> bool {
         let mut any = false;
-        for line in 0..size.div_ceil(LINE_BYTES) {
+        for line in 0..self.lines() {
             let mut found = self.found_in(entry, line, hash, size);
             any |= found != 0;
             while found != 0 {
@@ -519,14 +519,20 @@ impl<R: RecordForm> RootTable<R> {
         any
     }
 
+    /// The lines of fingerprints of an entry. A search reads all of them: how many have records is not predictable.
+    #[inline(always)]
+    fn lines(&self) -> usize {
+        self.words / LINE_WORDS
+    }
+
     /// Returns a mask of the records in a line of fingerprints, of an entry with `size` records, that have the
     /// fingerprint of the hash. The last record of the line may have another fingerprint.
     #[inline(always)]
     fn found_in(&self, entry: usize, line: usize, hash: u64, size: usize) -> u64 {
         let words = &self.fingerprints[entry * self.words + line * LINE_WORDS..];
         let Some(words) = words.first_chunk() else { return 0 };
-        let counting = size - line * LINE_BYTES;
-        let mask = if counting < LINE_BYTES { (1 << counting) - 1 } else { u64::MAX };
+        let counting = size.saturating_sub(line * LINE_BYTES).min(LINE_BYTES);
+        let mask = u64::MAX.checked_shr((LINE_BYTES - counting) as u32).unwrap_or(0);
         Native::default().find_bytes(words, fingerprint(hash)) & mask
     }
 
@@ -562,10 +568,10 @@ impl<R: RecordForm> RootTable<R> {
         prefetch_write(&self.heads[entry]);
     }
 
-    /// Prefetches the fingerprints of the first `size` records of an entry.
-    #[inline]
-    pub(super) fn prefetch_fingerprints(&self, entry: usize, size: usize) {
-        let words = &self.fingerprints[entry * self.words..][..size.div_ceil(8)];
+    /// Prefetches the fingerprints of an entry.
+    #[inline(always)]
+    pub(super) fn prefetch_fingerprints(&self, entry: usize) {
+        let words = &self.fingerprints[entry * self.words..][..self.words];
         words.iter().step_by(LINE_WORDS).for_each(|word| prefetch_read(word));
     }
 }

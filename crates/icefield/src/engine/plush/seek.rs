@@ -1,12 +1,13 @@
 //! Searches in steps: each step prefetches what the next one reads, so that a single search waits for fewer lines one
 //! after the other, and the searches of a batch overlap.
 
+use std::convert::Infallible;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::Acquire;
 
 use super::core::Core;
-use super::layout::{EntryRef, SLOTS};
-use super::words::{Record, RecordOf, one_word};
+use super::layout::{EntryRef, State};
+use super::words::{Record, RecordOf, first, one_word};
 use crate::Result;
 use crate::base::pipeline::prefetch_read;
 use crate::base::version_lock::Version;
@@ -19,13 +20,15 @@ use crate::types::RecordForm;
 #[derive(Clone, Copy)]
 pub(super) struct Begun<'t> {
     version: Version,
-    size: usize,
+    size: u32,
+    /// The buckets of the entry in `likely` that its filter names.
+    buckets: u16,
+    /// The first level whose entry was not ruled out by a filter.
+    level: u8,
     /// `false` if no record of the root entry has the key's fingerprint.
     may_be_in_root: bool,
-    /// The first level whose entry was not ruled out by a filter.
-    level: usize,
-    /// The entry of that level and the buckets that its filter names; `None` if that filter has not been read.
-    likely: Option<(EntryRef<'t>, u16)>,
+    /// The entry of the level; `None` if its filter has not been read.
+    likely: Option<EntryRef<'t>>,
     /// The reference of the newest record with the hash, and whether it is a removal. `None` if the search has not
     /// found one yet.
     sighted: Option<(u64, bool)>,
@@ -47,7 +50,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let entry = self.root_entry(hash);
         self.root.prefetch_to_write(entry);
         if looks {
-            self.root.prefetch_fingerprints(entry, self.shape.records());
+            self.root.prefetch_fingerprints(entry);
             self.hint_filters(hash);
             self.hint_last_level(hash);
         }
@@ -57,7 +60,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn hint_search(&self, hash: u64) {
         self.hint_root(hash);
-        self.root.prefetch_fingerprints(self.root_entry(hash), self.shape.records());
+        self.root.prefetch_fingerprints(self.root_entry(hash));
         self.hint_filters(hash);
     }
 
@@ -78,7 +81,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Prefetches the filters in DRAM.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hint_filters(&self, hash: u64) {
         for level in self.levels_on_top() {
             if let Ok(entry) = self.entry_of(level, hash) {
@@ -88,7 +91,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Calls [`Core::begin_search`]; returns `None` while the root entry is being changed.
-    #[inline]
+    #[inline(always)]
     pub(super) fn try_begin_search(&self, hash: u64) -> Option<Begun<'_>> {
         let root = self.root_entry(hash);
         let version = self.root.try_read_begin(&self.storage, root)?;
@@ -97,7 +100,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Begins a search: excludes levels by the filters in DRAM, and prefetches the fingerprints of the root entry and
     /// the entry of a level. Returns `None` if an entry cannot be reached.
-    #[inline]
+    #[inline(always)]
     pub(super) fn begin_search(
         &self,
         root: usize,
@@ -105,20 +108,26 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         hash: u64,
     ) -> Option<Begun<'_>> {
         let size = self.root.size(root);
-        self.root.prefetch_fingerprints(root, size);
+        self.root.prefetch_fingerprints(root);
         let level = self.first_level(root);
-        let mut begun =
-            Begun { version, size, may_be_in_root: true, level, likely: None, sighted: None };
-        let end_of_top = self.levels_on_top().end;
-        while begun.level < end_of_top {
-            let entry = self.entry_of(begun.level, hash).ok()?;
+        let mut begun = Begun {
+            version,
+            size: size as u32,
+            buckets: 0,
+            level: level as u8,
+            may_be_in_root: true,
+            likely: None,
+            sighted: None,
+        };
+        for level in level..self.levels_on_top().end {
+            let entry = self.entry_of(level, hash).ok()?;
             let buckets = self.candidates(entry, hash);
             if buckets != 0 {
                 self.fetch_state(entry);
-                begun.likely = Some((entry, buckets));
+                (begun.level, begun.buckets, begun.likely) = (level as u8, buckets, Some(entry));
                 return Some(begun);
             }
-            begun.level += 1;
+            begun.level = level as u8 + 1;
         }
         // The next filters are on the medium.
         for level in self.levels_below() {
@@ -131,29 +140,30 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 
     /// Compares the fingerprints of the root entry, excludes levels by the filters on the medium, and prefetches the
     /// records that the search will compare.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hint_records<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
-        begun.may_be_in_root = self.root.hint_newest(self.root_entry(hash), hash, begun.size);
+        begun.may_be_in_root =
+            self.root.hint_newest(self.root_entry(hash), hash, begun.size as usize);
         if begun.likely.is_none() {
             self.exclude_below(hash, begun);
         }
-        if let Some((entry, buckets)) = begun.likely {
-            self.hint_bucket(entry, buckets);
+        if let Some(entry) = begun.likely {
+            self.hint_bucket(entry, begun.buckets);
         }
     }
 
     /// Excludes further levels, by the filters on the medium.
-    #[inline]
+    #[inline(always)]
     fn exclude_below<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
-        while begun.level <= self.levels.count(&self.storage) {
+        for level in begun.level.into()..=self.levels.count(&self.storage) {
             // The search will report what is wrong.
-            let Ok(entry) = self.entry_of(begun.level, hash) else { return };
+            let Ok(entry) = self.entry_of(level, hash) else { return };
             let buckets = self.candidates(entry, hash);
             if buckets != 0 {
-                begun.likely = Some((entry, buckets));
+                (begun.level, begun.buckets, begun.likely) = (level as u8, buckets, Some(entry));
                 return;
             }
-            begun.level += 1;
+            begun.level = level as u8 + 1;
         }
     }
 
@@ -170,7 +180,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             None
         };
         let sighted = match (sighted, begun.likely) {
-            (None, Some((entry, buckets))) => self.newest_in(entry, buckets, hash),
+            (None, Some(entry)) => self.newest_in(entry, begun.buckets, hash),
             _ => sighted,
         };
         if let Some(record) = sighted {
@@ -185,23 +195,78 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let number = buckets.checked_ilog2()? as usize;
         let slots = self.shape.slots as usize;
         let used = self.state(entry).ok()?.size.saturating_sub(number * slots).min(slots);
-        let bucket = self.bucket(entry, number).ok()?;
-        let has_hash = |&slot: &usize| bucket.heads[slot].load(&self.storage, Relaxed) == hash;
-        let slot = (0..used.min(SLOTS)).rev().find(has_hash)?;
+        let bucket = self.find_bucket(entry, number)?;
+        let slot = self.found_in(bucket, used, hash).checked_ilog2()? as usize;
         let is_alone = self.next_of(entry).ok()?.is_none();
         is_alone
             .then(|| self.record_in(bucket, slot, self.is_dead(entry.entry, number * slots + slot)))
     }
 
     /// Prefetches the newest of the given buckets of an entry.
-    #[inline]
+    #[inline(always)]
     pub(super) fn hint_bucket(&self, entry: EntryRef<'_>, buckets: u16) {
         let newest = buckets.checked_ilog2().map(|newest| newest as usize);
-        let newest =
-            newest.map(|newest| self.storage.read_unvalidated(|| self.bucket(entry, newest)));
-        if let Some(Ok(bucket)) = newest {
+        let find = |number| self.storage.read_unvalidated(|| self.find_bucket(entry, number));
+        if let Some(bucket) = newest.and_then(find) {
             self.fetch(bucket);
         }
+    }
+
+    /// The value of a key, if the records that [`Core::hint_records`] has prefetched determine it. The outer `None` means
+    /// that a whole search is needed, which may return an error. For records that hold keys and values themselves. Most
+    /// searches end here: a result that may be an error passes through memory, where the processor waits for its parts.
+    #[inline(always)]
+    pub(super) fn glance(
+        &self,
+        probe: &LookupKey<'_>,
+        begun: &Begun<'_>,
+    ) -> Option<Option<R::ValueWords>> {
+        let root = self.root_entry(probe.hash);
+        if self.root.size(root) != begun.size as usize {
+            return None;
+        }
+        let seen = self.seen(root, probe, begun);
+        if !self.root.validate(&self.storage, root, begun.version) {
+            self.storage.forget_reads();
+            return None;
+        }
+        seen
+    }
+
+    /// What [`Core::glance`] returns, before it is validated.
+    #[inline(always)]
+    fn seen(
+        &self,
+        root: usize,
+        probe: &LookupKey<'_>,
+        begun: &Begun<'_>,
+    ) -> Option<Option<R::ValueWords>> {
+        let key = self.key_words(probe);
+        if begun.may_be_in_root {
+            let has_key = |record: RecordOf<R>| Ok::<_, Infallible>(record.key == key);
+            let Ok(found) = self.root.newest(root, probe.hash, has_key);
+            if found.is_some() {
+                return Some(self.value_in(found));
+            }
+        }
+        let (level, last) = (usize::from(begun.level), self.levels.count(&self.storage));
+        let Some(entry) = begun.likely else { return (level > last).then_some(None) };
+        let size = State::unpack(entry.entry.state.load(&self.storage, Acquire)).size;
+        if size > self.shape.records() || entry.entry.next.load(&self.storage, Acquire) != 0 {
+            return None;
+        }
+        let number = begun.buckets.checked_ilog2()? as usize;
+        let start = number * self.shape.slots as usize;
+        let bucket = self.find_bucket(entry, number)?;
+        let used = size.saturating_sub(start).min(self.shape.slots as usize);
+        let Some(slot) = self.found_in(bucket, used, first(&key)).checked_ilog2() else {
+            // The filter has named one bucket by mistake, and no level is left.
+            let is_only = begun.buckets.is_power_of_two();
+            return (is_only && level == last).then_some(None);
+        };
+        let slot = slot as usize;
+        let record = self.record_in(bucket, slot, self.is_dead(entry.entry, start + slot));
+        (record.key == key).then(|| self.value_in(Some(record)))
     }
 
     /// Completes a search that has begun, or begins it anew if the root entry has changed since.
@@ -213,7 +278,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Result<Option<RecordOf<R>>> {
         let Some(begun) = begun else { return self.lookup(probe) };
         let root = self.root_entry(probe.hash);
-        if self.root.size(root) == begun.size {
+        if self.root.size(root) == begun.size as usize {
             let found = self.search_begun(root, probe, begun);
             if self.root.validate(&self.storage, root, begun.version) {
                 return found;
@@ -243,11 +308,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         {
             return Ok(Some(found));
         }
-        let Some((entry, buckets)) = begun.likely else {
-            return self.search_levels(begun.level, probe);
-        };
-        match self.search_level(entry, buckets, probe)? {
-            None => self.search_levels(begun.level + 1, probe),
+        let level = usize::from(begun.level);
+        let Some(entry) = begun.likely else { return self.search_levels(level, probe) };
+        match self.search_level(entry, begun.buckets, probe)? {
+            None => self.search_levels(level + 1, probe),
             found => Ok(found),
         }
     }

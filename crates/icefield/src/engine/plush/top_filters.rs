@@ -45,7 +45,7 @@ impl TopFilters {
     }
 
     /// Returns the copy of an entry's filter; `None` for chained entries, and for entries of levels without copies.
-    #[inline]
+    #[inline(always)]
     pub(super) fn of(&self, id: EntryId) -> Option<&[AtomicU64; FILTER_WORDS]> {
         match id {
             EntryId::Level(number) if u64::from(number) < self.entries => {

@@ -4,7 +4,7 @@
 //! queues these ranges under a ticket, the number of the next sync. Concurrent fences share a sync: one thread syncs
 //! everything queued by then, and the others wait until their ticket is served. Syncs never overlap, because the kernel
 //! reports a failed write-back only once per open file: a second thread in `msync` could get success. For the same
-//! reason, a sync of a file's length or holes ([`Dirty::sync_alone`]) overlaps no other one, and all syncs fail after it
+//! reason, a sync of a file's length or holes ([`SyncAlone`]) overlaps no other one, and all syncs fail after it
 //! has failed: it may have been told of pages that wait here.
 //!
 //! If a thread always began its sync at once, threads that arrive a moment later would have to wait for the next one. So
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::region_file::RegionFile;
+use super::setting::SyncAlone;
 use crate::storage::commit::Group;
 use crate::storage::mutex::lock;
 
@@ -248,16 +249,6 @@ impl Dirty {
         self.tell();
     }
 
-    /// Makes the sync `sync` of a file's length or holes while no other thread syncs. If it fails, the caller calls
-    /// [`Dirty::fail`].
-    pub(super) fn sync_alone(&self, sync: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
-        self.begin_sync(|_| false)?;
-        let answer = sync();
-        let answer = lock(&self.queue).end_sync(answer);
-        self.done.notify_all();
-        answer
-    }
-
     /// Waits until no other thread syncs, and then lets none sync until `syncing` is cleared. Returns `None` if
     /// `is_over` is true of the queue before that.
     fn begin_sync(
@@ -326,6 +317,16 @@ impl Dirty {
     }
 }
 
+impl SyncAlone for Dirty {
+    fn sync_alone(&self, sync: &dyn Fn() -> Result<(), Errno>) -> Result<(), Errno> {
+        self.begin_sync(|_| false)?;
+        let answer = sync();
+        let answer = lock(&self.queue).end_sync(answer);
+        self.done.notify_all();
+        answer
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicU32;
@@ -339,7 +340,7 @@ mod tests {
         let directory = tempfile::tempdir_in(".").expect("a directory");
         let (durability, faults) = (Durability::Disk, Some(Arc::new(faults)));
         let options = MappedOptions { durability, faults, ..MappedOptions::default() };
-        let storage = Mapped::create(&directory.path().join("table"), options).expect("space");
+        let storage = Mapped::create(directory.path().join("table"), options).expect("space");
         (directory, storage)
     }
 

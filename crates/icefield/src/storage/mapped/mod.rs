@@ -248,7 +248,7 @@ impl Mapped {
     fn setting(&self) -> Setting<'_> {
         Setting {
             io: &self.io,
-            dirty: &self.dirty,
+            syncs: &*self.dirty,
             path: &self.path,
             directory: self.directory.as_ref(),
             backing: self.backing(),

@@ -308,8 +308,8 @@ impl RegionFile {
             return Ok(());
         }
         setting
-            .dirty
-            .sync_alone(|| setting.io.sync_data(file.as_fd()))
+            .syncs
+            .sync_alone(&|| setting.io.sync_data(file.as_fd()))
             .map_err(|errno| Failure { error: error(&self.path, errno, 0), poisons: true })
     }
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use super::directory::Directory;
-use super::dirty::Dirty;
 use super::options::HugePages;
 use crate::Error;
 use crate::storage::io::{Io, Sharing};
@@ -31,11 +32,17 @@ impl Backing {
     }
 }
 
+/// The syncs of a medium.
+pub(super) trait SyncAlone {
+    /// Makes `sync` while no other thread syncs. If it fails, the caller poisons the medium.
+    fn sync_alone(&self, sync: &dyn Fn() -> Result<(), Errno>) -> Result<(), Errno>;
+}
+
 /// The properties of the medium that a region depends on.
 #[derive(Clone, Copy)]
 pub(super) struct Setting<'a> {
     pub(super) io: &'a Io,
-    pub(super) dirty: &'a Dirty,
+    pub(super) syncs: &'a dyn SyncAlone,
     /// The table's directory, for error messages.
     pub(super) path: &'a Path,
     pub(super) directory: Option<&'a Arc<Directory>>,
