@@ -5,7 +5,7 @@
 //! everything queued by then, and the others wait until their ticket is served. Syncs never overlap, because the kernel
 //! reports a failed write-back only once per open file: a second thread in `msync` could get success. For the same
 //! reason, a sync of a file's length or holes ([`SyncAlone`]) overlaps no other one, and all syncs fail after it
-//! has failed: it may have been told of pages that wait here.
+//! has failed: its error may concern pages that wait here.
 //!
 //! If a thread always began its sync at once, threads that arrive a moment later would have to wait for the next one. So
 //! the thread first waits until as many fences have joined as the last sync served or kept waiting, but no longer than
