@@ -457,6 +457,7 @@ impl<K: Key + ?Sized, V: Value + ?Sized, D: Design, M: Medium> DurableTable<K, V
     pub fn get_batch(&self, keys: &[Arg<'_, K>], found: &mut [Option<Owned<V>>]) -> Result<()> {
         same_length(keys.len(), found.len())?;
         let key = |index: usize| {
+            debug_assert!(index < keys.len());
             // SAFETY: `Operations::get_batch` passes only numbers below the number of keys.
             K::raw(*unsafe { keys.get_unchecked(index) })
         };

@@ -379,8 +379,9 @@ impl<A: Ablation> Directory for Eh<A> {
         let old = self.root();
         let root = RootWord { generation: old.generation + 1, depth: 0 };
         self.base.grow(storage, root.parity(), 2)?;
-        // Recovers all segments. One that does not fit its entries has been used all the same.
-        self.check(core, &mut |_| {})?;
+        // Also recovers all segments.
+        let mut old_segments = self.check(core, &mut |_| {})?;
+        old_segments.sort_unstable();
         let mut new = core.new_segment(NO_SOURCE)?;
         let first = new.segment.id;
         core.header(new.segment.id)?.chain.store(storage, 0, Release);
@@ -399,18 +400,17 @@ impl<A: Ablation> Directory for Eh<A> {
         core.segment_blocks.switch();
         core.chains.allocator().switch();
         core.adopt(new)?;
-        // All segments are shut, also those that are damaged: the allocator hands them out again.
+        // All segments are shut, also those that are damaged: the allocator hands them out again. The records of one that
+        // does not fit its entries stay: it may be a free segment, whose records were freed long ago.
         let mut retired = Ok(());
         for id in core.marks.ready().filter(|&id| id != first) {
             let segment = core.segment(id)?;
             let _guards = core.shut(segment);
             core.deferred_free.enter(pin, id);
             core.marks.away(id);
-            retired = retired.and(core.link(id).and_then(|link| match link.state {
-                State::Stable => retire(segment),
-                // A split or merge failed. The other segment may hold the same records, which must not be freed twice.
-                _ => Ok(()),
-            }));
+            if old_segments.binary_search(&id).is_ok() {
+                retired = retired.and(retire(segment));
+            }
         }
         retired
     }

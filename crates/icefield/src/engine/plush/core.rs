@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::journals::Journals;
 use super::layout::{
-    Bucket, CLASSES, Entry, EntryId, EntryRef, MAX_BUCKETS, Phase, RUNS, Root, SLOTS, Shape, State,
-    class_of, run_buckets, run_of,
+    Bucket, CLASSES, Entry, EntryId, EntryRef, LINE_WORDS, MAX_BUCKETS, Phase, RUNS, Root, SLOTS,
+    Shape, State, class_of, run_buckets, run_of,
 };
 use super::leaf_bounds::Leaves;
 use super::levels::Levels;
@@ -457,29 +457,42 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<R>>> {
         let bucket = self.bucket(entry, number)?;
-        let mut found = self.found_in(bucket, used, first(&self.key_words(probe)));
-        while let Some(slot) = found.checked_ilog2() {
-            found &= !(1 << slot);
-            let at = number * self.shape.slots as usize + slot as usize;
-            let record = self.record_in(bucket, slot as usize, self.is_dead(entry.entry, at));
+        let (wanted, mut used) = (first(&self.key_words(probe)), used);
+        while let Some(slot) = self.newest_slot(bucket, used, wanted) {
+            let at = number * self.shape.slots as usize + slot;
+            let record = self.record_in(bucket, slot, self.is_dead(entry.entry, at));
             if self.holds(record, probe)? {
                 return Ok(Some(record));
             }
+            used = slot;
         }
         Ok(None)
     }
 
-    /// The slots among the first `used` ones whose first word is `wanted`, one bit each. Without branches, because it is
-    /// not predictable which slot has the key.
+    /// The newest of the first `used` slots of a bucket whose first word is `wanted`. Compares the words of a line without
+    /// branches, because it is not predictable which slot has the key, and reads the older line only if needed.
     #[inline(always)]
-    pub(super) fn found_in(&self, bucket: Bucket<'_>, used: usize, wanted: u64) -> u32 {
+    pub(super) fn newest_slot(
+        &self,
+        bucket: Bucket<'_>,
+        used: usize,
+        wanted: u64,
+    ) -> Option<usize> {
         let same = |head: &Cell64| u32::from(head.load(&self.storage, Relaxed) == wanted);
-        // Read without validation: the slots behind the used ones may be written at the same time. The caller reads the
-        // whole records of the slots that are found.
-        let found = self.storage.read_unvalidated(|| {
-            bucket.heads.iter().rev().fold(0, |found, head| found << 1 | same(head))
-        });
-        found & ((1 << used.min(SLOTS)) - 1)
+        for (number, line) in bucket.heads.chunks_exact(LINE_WORDS).enumerate().rev() {
+            let start = number * LINE_WORDS;
+            let Some(counting) = used.checked_sub(start + 1) else { continue };
+            // Read without validation: the slots behind the used ones may be written at the same time. The caller reads
+            // the whole record of the slot that is found.
+            let found = self.storage.read_unvalidated(|| {
+                line.iter().rev().fold(0, |found, head| found << 1 | same(head))
+            });
+            let found = found & ((2 << counting.min(LINE_WORDS - 1)) - 1);
+            if let Some(slot) = found.checked_ilog2() {
+                return Some(start + slot as usize);
+            }
+        }
+        None
     }
 
     /// The key words of the records that have the searched key.

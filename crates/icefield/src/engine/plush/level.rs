@@ -124,7 +124,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         for (run, cell) in entry.entry.runs.iter().enumerate().skip(self.runs_for(records)) {
             let Some(block) = cell.load(&self.storage, Acquire).checked_sub(1) else { continue };
             let freed = &mut frees[class_of(run)];
-            if freed.blocks.find(block).is_ok() {
+            let used = freed.allocator.used(&self.storage, freed.words);
+            if u64::from(block) < used && freed.blocks.find(block).is_ok() {
                 freed.owned.push((block, entry.id.pack()));
             }
         }
@@ -398,6 +399,12 @@ mod tests {
             assert_eq!(free()?, before + whole);
             assert!(runs.iter().all(|run| run.load(&core.storage, Acquire) == 0));
         }
+        // A run that was never handed out: the allocator would hand it out twice.
+        let used = core.runs[0].used(&core.storage, &core.root_words()?.runs[0]);
+        runs[0].store(&core.storage, used as u32 + 1, Release);
+        let before = free()?;
+        core.give_back(entry, 0)?;
+        assert_eq!((free()?, runs[0].load(&core.storage, Acquire)), (before, 0));
         Ok(())
     }
 }

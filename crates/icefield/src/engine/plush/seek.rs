@@ -196,7 +196,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let slots = self.shape.slots as usize;
         let used = self.state(entry).ok()?.size.saturating_sub(number * slots).min(slots);
         let bucket = self.find_bucket(entry, number)?;
-        let slot = self.found_in(bucket, used, hash).checked_ilog2()? as usize;
+        let slot = self.newest_slot(bucket, used, hash)?;
         let is_alone = self.next_of(entry).ok()?.is_none();
         is_alone
             .then(|| self.record_in(bucket, slot, self.is_dead(entry.entry, number * slots + slot)))
@@ -257,14 +257,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
         let number = begun.buckets.checked_ilog2()? as usize;
         let start = number * self.shape.slots as usize;
-        let bucket = self.find_bucket(entry, number)?;
         let used = size.saturating_sub(start).min(self.shape.slots as usize);
-        let Some(slot) = self.found_in(bucket, used, first(&key)).checked_ilog2() else {
+        // An entry need not have the buckets behind its records.
+        let bucket = if used > 0 { Some(self.find_bucket(entry, number)?) } else { None };
+        let slot = bucket.and_then(|bucket| self.newest_slot(bucket, used, first(&key)));
+        let (Some(bucket), Some(slot)) = (bucket, slot) else {
             // The filter has named one bucket by mistake, and no level is left.
             let is_only = begun.buckets.is_power_of_two();
             return (is_only && level == last).then_some(None);
         };
-        let slot = slot as usize;
         let record = self.record_in(bucket, slot, self.is_dead(entry.entry, start + slot));
         (record.key == key).then(|| self.value_in(Some(record)))
     }

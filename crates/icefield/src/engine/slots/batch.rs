@@ -56,7 +56,8 @@ pub(crate) trait BatchTable: SlotTable {
     /// Prefetches the memory that a write of a key with this hash will access.
     fn hint(&self, hash: u64);
 
-    /// Reads `count` keys in order. `found` is called with the value word of each, which is valid during that call.
+    /// Reads `count` keys in order. `found` is called with the value word of each, which is valid during that call. As for
+    /// [`Operations::get_batch`], `key` and `found` get numbers below `count` only.
     fn read_batch<'k>(
         &self,
         count: usize,

@@ -323,7 +323,7 @@ impl SyncAlone for Dirty {
         let answer = sync();
         let answer = lock(&self.queue).end_sync(answer);
         self.done.notify_all();
-        answer
+        answer.inspect_err(|_| self.fail())
     }
 }
 

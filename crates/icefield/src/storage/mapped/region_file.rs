@@ -176,7 +176,8 @@ impl RegionFile {
                 }
                 Err(failure) => {
                     budget.give(target - len);
-                    if !matches!(failure.error, Error::NoSpace { .. }) || target == bytes {
+                    let is_full = matches!(failure.error, Error::NoSpace { .. });
+                    if failure.poisons || !is_full || target == bytes {
                         return Err(failure);
                     }
                 }

@@ -34,7 +34,8 @@ impl Backing {
 
 /// The syncs of a medium.
 pub(super) trait SyncAlone {
-    /// Makes `sync` while no other thread syncs. If it fails, the caller poisons the medium.
+    /// Makes `sync` while no other thread syncs. If it fails, no further syncs are made, and the caller poisons the
+    /// medium.
     fn sync_alone(&self, sync: &dyn Fn() -> Result<(), Errno>) -> Result<(), Errno>;
 }
 
