@@ -142,24 +142,17 @@ impl<T: Kinds> Core<T> {
 
 #[cfg(test)]
 mod tests {
-    use crate::engine::Design;
     use crate::engine::dash::Eh;
     use crate::engine::dash::directory::Directory;
-    use crate::engine::dash::options::DashSettings;
-    use crate::engine::opening::Common;
+    use crate::engine::dash::options::table_of_words;
     use crate::storage::sim::{Sim, SimOptions};
-    use crate::types::{Forms, InWord};
 
     type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
     #[test]
     fn a_block_that_is_not_wholly_in_the_file_is_abandoned() -> Check {
         let sim = Sim::new(SimOptions::default());
-        let (table, _) = <Eh as Design>::create::<Forms<InWord, InWord>, Sim>(
-            Common::default(),
-            DashSettings::default(),
-            sim.clone(),
-        )?;
+        let table = table_of_words::<Eh, _>(sim.clone())?;
         let core = &table.core;
         let id = table.directory.check(core, &mut |_| {})?[0];
         core.extend_chain(core.segment(id)?)?;

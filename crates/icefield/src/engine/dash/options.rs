@@ -230,3 +230,12 @@ impl<R: RecordForm, P: Directory, M: Medium> Drop for Dash<R, P, M> {
         self.core.storage.close();
     }
 }
+
+/// Creates a table of words with the default options, for tests.
+#[cfg(test)]
+pub(super) fn table_of_words<P: Directory, M: Medium>(
+    storage: M,
+) -> Result<Dash<Forms<crate::types::InWord, crate::types::InWord>, P, M>> {
+    let settings = DashSettings::default();
+    <P as Design>::create(Common::default(), settings, storage).map(|(table, _)| table)
+}

@@ -223,11 +223,10 @@ mod tests {
     use super::*;
     use crate::engine::dash::Eh;
     use crate::engine::dash::insert::copy_fingerprint;
-    use crate::engine::dash::options::DashSettings;
-    use crate::engine::opening::Common;
-    use crate::engine::{Design, Operations, WriteKind};
+    use crate::engine::dash::options::table_of_words;
+    use crate::engine::{Operations, WriteKind};
     use crate::storage::sim::{Sim, SimOptions};
-    use crate::types::{Forms, Ignore, InWord, Raw};
+    use crate::types::{Ignore, Raw};
 
     type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
@@ -235,11 +234,7 @@ mod tests {
     #[test]
     fn removed_duplicates_are_durable_although_the_search_fails() -> Check {
         let sim = Sim::new(SimOptions { counting: true, ..SimOptions::default() });
-        let (table, _) = <Eh as Design>::create::<Forms<InWord, InWord>, Sim>(
-            Common::default(),
-            DashSettings::default(),
-            sim.clone(),
-        )?;
+        let table = table_of_words::<Eh, _>(sim.clone())?;
         let core = &table.core;
         table.write(WriteKind::Put, &Raw::Word(7), &Raw::Word(7), Ignore)?;
         let segment = core.segment(table.directory.check(core, &mut |_| {})?[0])?;

@@ -379,22 +379,15 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 mod tests {
     use std::sync::atomic::Ordering::{Acquire, Release};
 
-    use crate::engine::opening::Common;
-    use crate::engine::plush::options::{PlushHt, PlushSettings};
-    use crate::engine::stored_types::StoredTypes;
-    use crate::engine::{Design, Operations, WriteKind};
+    use crate::engine::plush::options::table_of_words;
+    use crate::engine::{Operations, WriteKind};
     use crate::storage::{Mapped, MappedOptions};
-    use crate::types::{Form, Forms, Ignore, InWord, Raw};
+    use crate::types::{Ignore, Raw};
 
     #[test]
     fn an_entry_with_a_damaged_reference_is_not_rewritten() {
         let storage = Mapped::anonymous(MappedOptions::default()).expect("memory");
-        let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
-        let common = Common { types, ..Common::default() };
-        let settings = PlushSettings::default();
-        let created =
-            <PlushHt as Design>::create::<Forms<InWord, InWord>, _>(common, settings, storage);
-        let (table, _) = created.expect("memory");
+        let table = table_of_words(storage).expect("memory");
         for key in 0..20_000 {
             let (key, value) = (Raw::Word(key), Raw::Word(key));
             table.write(WriteKind::Put, &key, &value, Ignore).expect("space");

@@ -357,23 +357,17 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::opening::Common;
-    use crate::engine::plush::options::{PlushHt, PlushSettings};
-    use crate::engine::stored_types::StoredTypes;
-    use crate::engine::{Design, Operations, WriteKind};
+    use crate::engine::plush::options::table_of_words;
+    use crate::engine::{Operations, WriteKind};
     use crate::storage::{Mapped, MappedOptions};
-    use crate::types::{Form, Forms, Ignore, InWord, Raw};
+    use crate::types::{Ignore, Raw};
 
     type Check = std::result::Result<(), Box<dyn std::error::Error>>;
 
     #[test]
     fn an_unneeded_reference_to_no_run_is_forgotten() -> Check {
         let storage = Mapped::anonymous(MappedOptions::default())?;
-        let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
-        let common = Common { types, ..Common::default() };
-        let settings = PlushSettings::default();
-        let (table, _) =
-            <PlushHt as Design>::create::<Forms<InWord, InWord>, _>(common, settings, storage)?;
+        let table = table_of_words(storage)?;
         for key in 0..20_000 {
             table.write(WriteKind::Put, &Raw::Word(key), &Raw::Word(key), Ignore)?;
         }

@@ -395,3 +395,15 @@ impl<R: RecordForm, M: Medium> Drop for Plush<R, M> {
         self.core.storage.close();
     }
 }
+
+/// Creates a table of words with the default options, for tests.
+#[cfg(test)]
+pub(super) fn table_of_words<M: Medium>(
+    storage: M,
+) -> Result<Plush<Forms<crate::types::InWord, crate::types::InWord>, M>> {
+    use crate::engine::stored_types::StoredTypes;
+    use crate::types::Form;
+    let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
+    let common = Common { types, ..Common::default() };
+    <PlushHt as Design>::create(common, PlushSettings::default(), storage).map(|(table, _)| table)
+}

@@ -233,7 +233,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         seen
     }
 
-    /// What [`Core::glance`] returns, before it is validated.
+    /// Does the same as [`Core::glance`], but leaves the validation to it.
     #[inline(always)]
     fn seen(
         &self,

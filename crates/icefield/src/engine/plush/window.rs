@@ -606,23 +606,15 @@ impl<'t, R: RecordForm, M: Medium> Window<'t, R, M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::opening::Common;
-    use crate::engine::plush::options::{PlushHt, PlushSettings};
-    use crate::engine::stored_types::StoredTypes;
-    use crate::engine::{Design, Operations};
+    use crate::engine::Operations;
+    use crate::engine::plush::options::table_of_words;
     use crate::storage::sim::{Sim, SimOptions};
-    use crate::types::{Form, Forms, InWord};
 
     /// Otherwise a thread that needs the chunk of such a place waits forever.
     #[test]
     fn a_window_that_may_not_write_finishes_its_places() {
         let sim = Sim::new(SimOptions::default());
-        let types = StoredTypes::named(("", Form::Word), ("", Form::Word));
-        let common = Common { types, ..Common::default() };
-        let settings = PlushSettings::default();
-        let created =
-            <PlushHt as Design>::create::<Forms<InWord, InWord>, _>(common, settings, sim.clone());
-        let (table, _) = created.expect("space");
+        let table = table_of_words(sim.clone()).expect("space");
         let core = &*table.core;
         let mut window = Window::new(core);
         let mut answer = |_, _| Ok(());

@@ -4,8 +4,8 @@
 //! queues these ranges under a ticket, the number of the next sync. Concurrent fences share a sync: one thread syncs
 //! everything queued by then, and the others wait until their ticket is served. Syncs never overlap, because the kernel
 //! reports a failed write-back only once per open file: a second thread in `msync` could get success. For the same
-//! reason, a sync of a file's length or holes ([`SyncAlone`]) overlaps no other one, and all syncs fail after it
-//! has failed: its error may concern pages that wait here.
+//! reason, a sync of a file's length or holes ([`SyncAlone`]) overlaps no other one. After it has failed, all syncs
+//! fail: its error may concern pages that wait here.
 //!
 //! If a thread always began its sync at once, threads that arrive a moment later would have to wait for the next one. So
 //! the thread first waits until as many fences have joined as the last sync served or kept waiting, but no longer than
@@ -344,7 +344,7 @@ mod tests {
         (directory, storage)
     }
 
-    /// The failed sync may have been told that pages of deferred writes were lost.
+    /// The error may concern pages of the deferred writes.
     #[test]
     fn deferred_ranges_are_not_synced_after_another_sync_of_the_file_has_failed() {
         let failing = Arc::new(AtomicU32::new(0));
