@@ -273,6 +273,36 @@ fn on_disk_again(path: &Path, fault: FaultAt) -> (Mapped, Region, Arc<FaultPlan>
     (storage, region, plan)
 }
 
+/// Whatever the error is. After it, no file changes.
+#[test]
+fn a_growth_whose_sync_fails_poisons_and_is_not_tried_with_less() {
+    const MORE: u64 = (3 << 20) + 1;
+    let scratch = scratch();
+    let path = |nth: u64| scratch.path().join(nth.to_string());
+    let (storage, region, plan) = on_disk(&path(0), None);
+    let before = plan.calls();
+    storage.grow(&region, MORE).unwrap();
+    let calls = before + 1..=plan.calls();
+    let mut poisoned = 0;
+    for nth in calls {
+        drop(make(&path(nth), process(), 1 << 20));
+        let fault = FaultAt { nth, mode: FaultMode::Once, action: FaultAction::Fail(Errno::NOSPC) };
+        let (storage, region, plan) = on_disk_again(&path(nth), fault);
+        let len = region.len();
+        let grown = storage.grow(&region, MORE);
+        assert_eq!(plan.fired(), 1);
+        if storage.check_writable().is_err() {
+            poisoned += 1;
+            assert!(matches!(grown, Err(Error::NoSpace { .. })), "call {nth}: {grown:?}");
+            let calls = plan.calls();
+            assert!(matches!(storage.grow(&region, MORE), Err(Error::Poisoned)));
+            assert!(matches!(storage.grow_exactly(&region, MORE), Err(Error::Poisoned)));
+            assert_eq!((plan.calls(), region.len()), (calls, len));
+        }
+    }
+    assert_eq!(poisoned, 1);
+}
+
 #[test]
 fn every_thread_of_a_failed_sync_learns_of_it() {
     let scratch = scratch();

@@ -276,6 +276,16 @@ impl Allocator {
         set.bump.load(storage, Relaxed)..set.skip.load(storage, Relaxed).saturating_sub(1)
     }
 
+    /// Returns whether a block has ever been handed out in the present set.
+    pub(crate) fn has_handed_out(&self, storage: &impl Medium, words: &Words, block: u32) -> bool {
+        let set = &words.sets[self.lock().set];
+        // Read without validation: as in `used`.
+        storage.read_unvalidated(|| {
+            let [bump, skip] = [&set.bump, &set.skip].map(|word| word.load(storage, Relaxed));
+            u64::from(block) < bump || u64::from(block) + 1 == skip
+        })
+    }
+
     /// Returns the unused blocks from `bump` on that precede block `skip - 1`, then the blocks of the free list in
     /// order. For `check`.
     ///

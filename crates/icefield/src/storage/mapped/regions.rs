@@ -7,7 +7,7 @@ use super::region_file::{self, RegionFile};
 use super::{Mapped, room};
 use crate::storage::durability::Durability;
 use crate::storage::io::Keeper;
-use crate::storage::medium::Regions;
+use crate::storage::medium::{Regions, not_poisoned};
 use crate::storage::mutex::lock;
 use crate::storage::region::Region;
 use crate::{Error, Result};
@@ -46,6 +46,8 @@ impl Regions for Mapped {
             return Ok(());
         }
         self.refuse_child()?;
+        // No file is changed after a failed sync.
+        not_poisoned(self)?;
         let file = self.file_of(region)?;
         self.poison_if(file.grow(&self.setting(), &self.budget, bytes, false))?;
         if file.keeps_holes() {
@@ -83,6 +85,8 @@ impl Regions for Mapped {
             return Ok(());
         }
         self.refuse_child()?;
+        // No file is changed after a failed sync.
+        not_poisoned(self)?;
         let file = self.file_of(region)?;
         self.poison_if(file.grow(&self.setting(), &self.budget, bytes, true))
     }
