@@ -53,8 +53,14 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         if measure.is_inline() {
             return take.take(measure.value_of(&words)).ok_or_else(|| self.no_such(expected));
         }
-        let payload = self.core.payload_found(first(&words))?;
-        raw_of(R::VALUE, payload.value)
+        self.take_bytes(self.core.payload_found(first(&words))?.value, take)
+    }
+
+    /// Takes the value in the bytes of a payload.
+    #[inline(always)]
+    pub(super) fn take_bytes<T: Take>(&self, value: &[u8], take: T) -> Result<T::Out> {
+        let expected = take.type_name();
+        raw_of(R::VALUE, value)
             .and_then(|value| take.take(value))
             .ok_or_else(|| self.no_such(expected))
     }

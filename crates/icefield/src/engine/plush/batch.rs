@@ -6,27 +6,16 @@ use std::ops::ControlFlow;
 use super::Plush;
 use super::core::Core;
 use super::op::{WroteOf, mode_of};
+use super::reads::{BURST, RING};
 use super::seek::Begun;
 use super::window::Window;
 use crate::Result;
+use crate::base::group::Native;
 use crate::base::pipeline::{self, Stages};
-use crate::base::reclaim::Guard;
 use crate::engine::{LookupKey, Mixed, WriteKind};
 use crate::outcome::OnFailure;
 use crate::storage::Medium;
 use crate::types::{Raw, RecordForm, Take};
-
-/// Distances, in operations: the root entry and filters are prefetched `RING` ahead, the fingerprints and the entry of
-/// a level `PEEK` ahead, and the bucket one burst ahead. Each stage runs in bursts of `BURST` operations.
-const RING: usize = 32;
-const PEEK: usize = 16;
-const BURST: usize = 8;
-/// The distance `PEEK` of tables with a payload log. Their records take one step more: the bucket is prefetched two bursts
-/// ahead, and the payload one burst ahead.
-const PAYLOAD_PEEK: usize = PEEK + BURST;
-
-/// Number of reads of a batch that share a pin. Bounds how long freed payload chunks wait for the end of a pin.
-const PINNED: usize = 256;
 
 /// A later operation that is being prefetched.
 #[derive(Clone, Copy)]
@@ -37,12 +26,6 @@ pub(super) struct Ahead<'t> {
     begun: Option<Begun<'t>>,
 }
 
-impl Ahead<'_> {
-    pub(super) fn new(hash: u64, looks: bool) -> Self {
-        Self { hash, looks, begun: None }
-    }
-}
-
 /// The stages of a batch: prefetching, and running an operation.
 struct Ring<'t, R, M, A, W> {
     core: &'t Core<R, M>,
@@ -50,28 +33,19 @@ struct Ring<'t, R, M, A, W> {
     run: W,
 }
 
-impl<'t, R: RecordForm, M: Medium, A, W> Ring<'t, R, M, A, W> {
-    #[inline(always)]
-    fn hint_records(&self, ahead: &mut Ahead<'t>) {
-        if let Some(begun) = &mut ahead.begun {
-            // Read through `read_unvalidated`: other operations finish before this one validates what it reads here.
-            self.core.storage.read_unvalidated(|| self.core.hint_records(ahead.hash, begun));
-        }
-    }
-}
-
 impl<'t, R, M, A, W> Stages for Ring<'t, R, M, A, W>
 where
     R: RecordForm,
     M: Medium,
-    A: FnMut(usize) -> Ahead<'t>,
+    A: FnMut(usize) -> (u64, bool),
     W: FnMut(usize, &Ahead<'t>) -> ControlFlow<()>,
 {
     type Entry = Ahead<'t>;
 
     #[inline(always)]
     fn locate(&mut self, index: usize) -> Ahead<'t> {
-        (self.ahead)(index)
+        let (hash, looks) = (self.ahead)(index);
+        Ahead { hash, looks, begun: None }
     }
 
     #[inline(always)]
@@ -95,20 +69,15 @@ where
 
     #[inline(always)]
     fn follow(&mut self, ahead: &mut Ahead<'t>) {
-        if !self.core.measure.is_inline() {
-            self.hint_records(ahead);
+        if ahead.looks {
+            self.core.follow_apart(ahead);
         }
     }
 
     #[inline(always)]
     fn prefetch_record(&mut self, ahead: &mut Ahead<'t>) {
-        if self.core.measure.is_inline() {
-            self.hint_records(ahead);
-        } else if let Some(begun) = &mut ahead.begun
-            && begun.may_find()
-        {
-            // Read through `read_unvalidated`, as in `hint_records`.
-            self.core.storage.read_unvalidated(|| self.core.hint_payload(ahead.hash, begun));
+        if ahead.looks {
+            self.core.approach_apart(ahead);
         }
     }
 
@@ -119,12 +88,24 @@ where
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// Runs operations in order until one breaks or fails, and prefetches later ones, which `ahead` returns.
-    /// Returns the number of operations that ran, and the error.
+    /// Calls [`Core::follow`]. Not inlined: batches of blind writes, which need none of it, are 7 % faster without it.
+    #[inline(never)]
+    fn follow_apart<'t>(&'t self, ahead: &mut Ahead<'t>) {
+        self.follow(Native::default(), ahead.hash, &mut ahead.begun);
+    }
+
+    /// Calls [`Core::approach`], not inlined either.
+    #[inline(never)]
+    fn approach_apart<'t>(&'t self, ahead: &mut Ahead<'t>) {
+        self.approach(Native::default(), ahead.hash, &mut ahead.begun);
+    }
+
+    /// Runs operations in order until one breaks or fails, and prefetches later ones. `ahead` returns the hash of an
+    /// operation, and whether it searches for the key. Returns the number of operations that ran, and the error.
     pub(super) fn in_order<'t>(
         &'t self,
         count: usize,
-        ahead: impl FnMut(usize) -> Ahead<'t>,
+        ahead: impl FnMut(usize) -> (u64, bool),
         mut run: impl FnMut(usize, &Ahead<'t>) -> Result<ControlFlow<()>>,
     ) -> (usize, Result<()>) {
         let mut result = Ok(());
@@ -136,35 +117,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         };
         let ring = Ring { core: self, ahead, run };
-        let peek = if self.measure.is_inline() { PEEK } else { PAYLOAD_PEEK };
-        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, peek, ring);
+        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, self.peek(), ring);
         // An operation that failed does not count.
         (ran - usize::from(result.is_err()), result)
     }
 }
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
-    pub(super) fn read_batch<'k, T: Take + Copy>(
-        &self,
-        count: usize,
-        key: impl Fn(usize) -> Raw<'k>,
-        take: T,
-        mut found: impl FnMut(usize, Option<T::Out>),
-    ) -> Result<()> {
-        let core = &self.core;
-        let mut pin = core.pin();
-        let ahead = |at: usize| Ahead::new(core.hash_key(&key(at)).hash, true);
-        core.in_order(count, ahead, |at, ahead| {
-            if at % PINNED == PINNED - 1 {
-                pin.iter_mut().for_each(Guard::renew);
-            }
-            let words = core.find_begun(&LookupKey::new(ahead.hash, &key(at)), &ahead.begun)?;
-            found(at, words.map(|words| self.take_value(words, take)).transpose()?);
-            Ok(ControlFlow::Continue(()))
-        })
-        .1
-    }
-
     /// Runs writes in order through windows; see [`Operations::write_batch`](crate::engine::Operations::write_batch).
     pub(super) fn write_all<'k, 'v, T: Take + Copy>(
         &self,
@@ -186,7 +145,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         };
         let mode = mode_of(kind);
         let mut window = Window::new(&self.core);
-        let ahead = |index| Ahead::new(self.core.hash_key(&key(index)).hash, mode.looks());
+        let ahead = |index| (self.core.hash_key(&key(index)).hash, mode.looks());
         let (_, result) = self.core.in_order(count, ahead, |index, ahead| {
             let raw = key(index);
             let probe = LookupKey::new(ahead.hash, &raw);
@@ -208,7 +167,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let ahead = |index: usize| {
             let batch = batch.borrow();
             let looks = batch.kind(index).is_none_or(WriteKind::has_result);
-            Ahead::new(self.core.hash_key(&batch.key(index)).hash, looks)
+            (self.core.hash_key(&batch.key(index)).hash, looks)
         };
         let (ran, result) = self.core.in_order(count, ahead, |index, ahead| {
             let failed = self.execute_one(&mut window, *batch.borrow_mut(), index, ahead)?;
@@ -236,9 +195,8 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
                 window.commit(&mut |index, wrote| self.fill_in(batch, index, wrote))?;
             }
             let _pin = self.core.pin();
-            let words = self.core.find_begun(&probe, &ahead.begun)?;
-            let take = batch.take();
-            batch.fill(index, words.map(|words| self.take_value(words, take)).transpose()?);
+            let found = self.read_begun(Native::default(), &probe, &ahead.begun, batch.take())?;
+            batch.fill(index, found);
             return Ok(batch.failed(index));
         };
         let value = batch.value(index);

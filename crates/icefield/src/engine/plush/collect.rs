@@ -18,7 +18,6 @@
 
 use std::ops::ControlFlow;
 
-use super::batch::Ahead;
 use super::core::Core;
 use super::op::Attempt;
 use super::payload_log::{
@@ -454,7 +453,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         mut run: impl FnMut((u64, u64)) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let hash = |word| Some(self.storage.read_unvalidated(|| self.payload(word)).ok()??.hash);
-        let ahead = |at: usize| Ahead::new(hash(records[at].0).unwrap_or(0), true);
+        let ahead = |at: usize| (hash(records[at].0).unwrap_or(0), true);
         self.in_order(records.len(), ahead, |at, _| run(records[at])).1
     }
 

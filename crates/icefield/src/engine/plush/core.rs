@@ -21,6 +21,7 @@ use super::root_lock::Held;
 use super::tallies::Tallies;
 use super::top_filters::TopFilters;
 use super::words::{Measure, RecordOf, bytes_of, first, one_word, words_of};
+use crate::base::group::Native;
 use crate::base::pipeline::prefetch_read;
 use crate::base::reclaim::Guard;
 use crate::engine::LookupKey;
@@ -278,6 +279,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The payload of a record that was current at some time since the caller was pinned.
+    #[inline(always)]
     pub(super) fn payload_found(&self, word: u64) -> Result<Payload<'_>> {
         match self.payloads() {
             Some(payloads) => payloads.read_found(&self.storage, word),
@@ -315,7 +317,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             let version = self.root.read_begin(&self.storage, root);
             let found = match self.begin_search(root, version, probe.hash) {
                 Some(mut begun) => {
-                    self.hint_records(probe.hash, &mut begun);
+                    self.hint_records(Native::default(), probe.hash, &mut begun);
                     self.search_begun(root, probe, begun)
                 }
                 None => self.search(root, probe),
@@ -349,7 +351,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         entry: usize,
         probe: &LookupKey<'_>,
     ) -> Result<Option<RecordOf<R>>> {
-        self.root.newest(entry, probe.hash, |record| self.holds(record, probe))
+        self.root.newest(Native::default(), entry, probe.hash, |record| self.holds(record, probe))
     }
 
     /// The first level that a search of a root entry must read. Level 1 is skipped if all its records for the root

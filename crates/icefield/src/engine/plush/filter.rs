@@ -22,15 +22,12 @@ const LINES: u64 = (FILTER_WORDS / LINE_WORDS) as u64;
 /// A row of a line, and its rotation in bits.
 type Row = (usize, u32);
 
-/// The line of a hash, and its rows there. Both depend on low bits of the hash, because the high bits select the entry.
+/// One of the rows of a hash in its line. The line and the rows depend on low bits of the hash, because the high bits
+/// select the entry.
 #[inline(always)]
-fn rows(hash: u64) -> (usize, impl Iterator<Item = Row>) {
-    let mixed = hash.wrapping_mul(MIX);
-    let row = move |number: u32| {
-        let bits = mixed >> (10 + 9 * number);
-        ((bits & 31) as usize, (bits >> 5 & 15) as u32)
-    };
-    (line_of(hash), (0..ROWS).map(row))
+fn row_of(hash: u64, number: u32) -> Row {
+    let bits = hash.wrapping_mul(MIX) >> (10 + 9 * number);
+    ((bits & 31) as usize, (bits >> 5 & 15) as u32)
 }
 
 /// The first word of the line of a hash.
@@ -53,11 +50,15 @@ pub(super) fn candidates(storage: &impl Medium, entry: &Entry, hash: u64) -> u16
 #[inline(always)]
 #[track_caller]
 pub(super) fn candidates_by(hash: u64, word: impl Fn(usize) -> u64) -> u16 {
-    let (line, rows) = rows(hash);
-    rows.fold(u16::MAX, |candidates, (row, turn)| {
+    let line = line_of(hash);
+    let mut candidates = u16::MAX;
+    // Not a fold: its closure is not always inlined.
+    for number in 0..ROWS {
+        let (row, turn) = row_of(hash, number);
         let bits = (word(line + row / 4) >> (row % 4 * 16)) as u16;
-        candidates & bits.rotate_right(turn)
-    })
+        candidates &= bits.rotate_right(turn);
+    }
+    candidates
 }
 
 /// Prefetches the line of a hash.
@@ -97,8 +98,8 @@ impl Image {
 
     /// Adds a key to a bucket.
     pub(super) fn add(&mut self, bucket: usize, hash: u64) {
-        let (line, rows) = rows(hash);
-        for (row, turn) in rows {
+        let line = line_of(hash);
+        for (row, turn) in (0..ROWS).map(|number| row_of(hash, number)) {
             let bit = row * 16 + (turn as usize + bucket) % 16;
             self.0[line + bit / 64] |= 1 << (bit % 64);
         }

@@ -317,6 +317,7 @@ mod pack;
 mod partition;
 mod payload_log;
 mod placement;
+mod reads;
 mod recover;
 mod recovery_log;
 mod requests;

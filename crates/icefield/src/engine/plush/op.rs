@@ -8,6 +8,7 @@ use super::root_lock::Held;
 use super::seek::Begun;
 use super::words::{Record, RecordOf, words_of};
 use crate::Result;
+use crate::base::group::{Isa, Native};
 use crate::engine::LookupKey;
 use crate::engine::WriteKind;
 use crate::storage::{Medium, SyncMode};
@@ -298,13 +299,14 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline]
     pub(super) fn find(&self, probe: &LookupKey<'_>) -> Result<Option<R::ValueWords>> {
         if self.measure.is_inline() {
+            let isa = Native::default();
             self.hint_search(probe.hash);
             self.hint_last_level(probe.hash);
-            let mut begun = self.try_begin_search(probe.hash);
+            let mut begun = self.begin_apart(probe.hash);
             if let Some(begun) = &mut begun {
-                self.hint_records(probe.hash, begun);
+                self.hint_records(isa, probe.hash, begun);
             }
-            return self.find_begun(probe, &begun);
+            return self.find_begun(isa, probe, &begun);
         }
         Ok(self.value_in(self.lookup(probe)?))
     }
@@ -313,12 +315,13 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     pub(super) fn find_begun(
         &self,
+        isa: impl Isa,
         probe: &LookupKey<'_>,
         begun: &Option<Begun<'_>>,
     ) -> Result<Option<R::ValueWords>> {
         if self.measure.is_inline()
             && let Some(begun) = begun
-            && let Some(words) = self.glance(probe, begun)
+            && let Some(words) = self.glance(isa, probe, begun)
         {
             return Ok(words);
         }

@@ -328,9 +328,22 @@ impl PayloadLog {
         self.stored(storage, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
+    /// The record of a reference, if it is current and the record is there and whole: as [`PayloadLog::read`] without
+    /// errors, for callers that read again if they get nothing.
+    #[inline(always)]
+    pub(super) fn glance<'a>(&'a self, storage: &'a impl Medium, word: u64) -> Option<Payload<'a>> {
+        let place = PayloadRef::unpack(word);
+        let state = self.chunks.state(storage, place.chunk);
+        if !state.is_of(place) {
+            return None;
+        }
+        let stored = self.look_at(storage, place, state.limit)?;
+        (!self.verifies || stored.is_whole(word)).then(|| stored.payload())
+    }
+
     /// Reads the record of a reference that was current according to [`PayloadLog::is_current`] at some time since
     /// the caller was pinned. Its chunk may have been freed since, but is not written again (Y3).
-    #[inline]
+    #[inline(always)]
     pub(super) fn read_found<'a>(
         &'a self,
         storage: &'a impl Medium,
@@ -350,7 +363,7 @@ impl PayloadLog {
         Ok(self.stored_at(storage, word)?.payload().key)
     }
 
-    #[inline]
+    #[inline(always)]
     fn stored_at<'a>(&'a self, storage: &'a impl Medium, word: u64) -> Result<Stored<'a>> {
         let place = PayloadRef::unpack(word);
         self.stored(storage, place, self.chunks.state(storage, place.chunk).limit)
@@ -368,36 +381,59 @@ impl PayloadLog {
     }
 
     /// Reads the record at a place of a chunk that is written up to `limit`.
-    #[inline]
+    #[inline(always)]
     fn stored<'a>(
         &'a self,
         storage: &'a impl Medium,
         place: PayloadRef,
         limit: u64,
     ) -> Result<Stored<'a>> {
+        self.look_at(storage, place, limit).ok_or_else(|| self.no_record(storage, place, limit))
+    }
+
+    /// The record at a place of a chunk that is written up to `limit`; `None` if it is not wholly there.
+    #[inline(always)]
+    fn look_at<'a>(
+        &'a self,
+        storage: &'a impl Medium,
+        place: PayloadRef,
+        limit: u64,
+    ) -> Option<Stored<'a>> {
         let at = self.offset_of(place);
-        let corrupt = |detail: &str| self.region.fault(storage, at, detail);
         let end = place.offset + HEAD_BYTES as u64;
         if end > limit {
-            return Err(corrupt("the reference leads to a place that was never written"));
+            return None;
         }
         // SAFETY: the bytes are below the limit of their chunk. They were written before the limit was stored (E10), or
         // before the table was opened, and the chunk is not written again before this thread, which was pinned when the
         // epochs were equal, has left (Y3, Y6).
-        let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) };
-        let head = head.ok_or_else(|| corrupt("the file ends before the record"))?;
+        let head = unsafe { storage.read_bytes(&self.region, at, HEAD_BYTES) }?;
         storage.read_soon(head.as_ptr(), HEAD_BYTES);
         let [key, value] = lengths(head);
-        let end = end + key as u64 + value as u64;
-        if end > limit {
-            return Err(corrupt("the record ends beyond the written part of its chunk"));
+        if end + key as u64 + value as u64 > limit {
+            return None;
         }
         // SAFETY: as above.
         let content =
-            unsafe { storage.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) };
-        let content = content.ok_or_else(|| corrupt("the file ends inside the record"))?;
+            unsafe { storage.read_bytes(&self.region, at + HEAD_BYTES as u64, key + value) }?;
         storage.read_soon(content.as_ptr(), content.len());
-        Ok(Stored { head, content, key })
+        Some(Stored { head, content, key })
+    }
+
+    #[cold]
+    fn no_record(&self, storage: &impl Medium, place: PayloadRef, limit: u64) -> Error {
+        let (at, head) = (self.offset_of(place), HEAD_BYTES as u64);
+        let is_in_file = |end: u64| end <= self.region.len();
+        let detail = if place.offset + head > limit {
+            "the reference leads to a place that was never written"
+        } else if !is_in_file(at + head) {
+            "the file ends before the record"
+        } else if !is_in_file(at + limit - place.offset) {
+            "the file ends inside the record"
+        } else {
+            "the record ends beyond the written part of its chunk"
+        };
+        self.region.fault(storage, at, detail)
     }
 
     /// Returns whether the chunk of a reference has not been freed since.

@@ -15,7 +15,7 @@ use super::moving::{Departing, Underway};
 use super::requests::Asked;
 use super::unseen::Unseen;
 use super::words::{Measure, RecordOf};
-use crate::base::group::{Isa, Native};
+use crate::base::group::Isa;
 use crate::base::memory::ZeroedArray;
 use crate::base::pipeline::{prefetch_read, prefetch_write};
 use crate::types::RecordForm;
@@ -29,6 +29,14 @@ pub(super) enum Relief {
     Room = 1,
     /// No work remains, and all records that level 1 has for the entry are in the entry as well.
     Empty = 2,
+}
+
+/// The records of a root entry that have the fingerprint of a hash.
+#[derive(Clone, Copy)]
+pub(super) struct Suspects {
+    /// The number of the newest one.
+    pub(super) newest: u8,
+    pub(super) are_several: bool,
 }
 
 pub(super) struct RootTable<R> {
@@ -484,13 +492,14 @@ impl<R: RecordForm> RootTable<R> {
     #[inline(always)]
     pub(super) fn newest<E>(
         &self,
+        isa: impl Isa,
         entry: usize,
         hash: u64,
         mut holds: impl FnMut(RecordOf<R>) -> Result<bool, E>,
     ) -> Result<Option<RecordOf<R>>, E> {
         let size = self.size(entry);
         for line in (0..self.lines()).rev() {
-            let mut found = self.found_in(entry, line, hash, size);
+            let mut found = self.found_in(isa, entry, line, hash, size);
             while let Some(bit) = found.checked_ilog2() {
                 found &= !(1 << bit);
                 let record = self.record(entry, line * LINE_BYTES + bit as usize);
@@ -502,21 +511,26 @@ impl<R: RecordForm> RootTable<R> {
         Ok(None)
     }
 
-    /// Returns whether [`RootTable::newest`] would read a record of the first `size` records, and prefetches those
-    /// records.
+    /// Finds the first `size` records that have the fingerprint of the hash, and prefetches them.
     #[inline(always)]
-    pub(super) fn hint_newest(&self, entry: usize, hash: u64, size: usize) -> bool {
-        let mut any = false;
+    pub(super) fn hint_newest(
+        &self,
+        isa: impl Isa,
+        entry: usize,
+        hash: u64,
+        size: usize,
+    ) -> Option<Suspects> {
+        let mut suspects = None;
         for line in 0..self.lines() {
-            let mut found = self.found_in(entry, line, hash, size);
-            any |= found != 0;
+            let mut found = self.found_in(isa, entry, line, hash, size);
             while found != 0 {
-                let at = line * LINE_BYTES + found.trailing_zeros() as usize;
-                prefetch_read(&self.slot(entry, at)[0]);
+                let newest = line * LINE_BYTES + found.trailing_zeros() as usize;
+                prefetch_read(&self.slot(entry, newest)[0]);
                 found &= found - 1;
+                suspects = Some(Suspects { newest: newest as u8, are_several: suspects.is_some() });
             }
         }
-        any
+        suspects
     }
 
     /// The lines of fingerprints of an entry. A search reads all of them: how many have records is not predictable.
@@ -528,12 +542,12 @@ impl<R: RecordForm> RootTable<R> {
     /// Returns a mask of the records in a line of fingerprints, of an entry with `size` records, that have the
     /// fingerprint of the hash. The last record of the line may have another fingerprint.
     #[inline(always)]
-    fn found_in(&self, entry: usize, line: usize, hash: u64, size: usize) -> u64 {
+    fn found_in(&self, isa: impl Isa, entry: usize, line: usize, hash: u64, size: usize) -> u64 {
         let words = &self.fingerprints[entry * self.words + line * LINE_WORDS..];
         let Some(words) = words.first_chunk() else { return 0 };
         let counting = size.saturating_sub(line * LINE_BYTES).min(LINE_BYTES);
         let mask = u64::MAX.checked_shr((LINE_BYTES - counting) as u32).unwrap_or(0);
-        Native::default().find_bytes(words, fingerprint(hash)) & mask
+        isa.find_bytes(words, fingerprint(hash)) & mask
     }
 
     /// Prefetches the slot of the record that will be added after `more` others.
@@ -587,6 +601,7 @@ fn set_bits(word: &AtomicU64, shift: usize, mask: u64, bits: u64) {
 mod tests {
     use super::super::words::measure;
     use super::*;
+    use crate::base::group::Native;
     use crate::types::{Forms, InWord, InWords};
 
     #[test]
@@ -598,6 +613,7 @@ mod tests {
     fn newest_is_found<R: RecordForm>() {
         let shape = Shape { root_bits: 1, ..Shape::default() };
         let root = RootTable::<R>::new(shape, measure(), true).expect("memory");
+        let isa = Native::default();
         let record = |key: u64, value: u64| {
             root.measure.record(value.is_multiple_of(3), |word| {
                 let keys = root.measure.widths().key;
@@ -611,18 +627,19 @@ mod tests {
         for key in 0..10 {
             let newest = (0..256).rev().find(|n| n % 10 == key).expect("one of ten");
             let wanted = record(key, newest);
-            let found = root.newest::<()>(1, key * 77, |record| Ok(record.key == wanted.key));
+            let found = root.newest::<()>(isa, 1, key * 77, |record| Ok(record.key == wanted.key));
             assert_eq!(found, Ok(Some(wanted)));
         }
         root.drop_first(1, 250);
         assert_eq!(root.size(1), 6);
         for n in 250..256 {
             let wanted = record(n % 10, n);
-            let found = root.newest::<()>(1, n % 10 * 77, |record| Ok(record.key == wanted.key));
+            let found =
+                root.newest::<()>(isa, 1, n % 10 * 77, |record| Ok(record.key == wanted.key));
             assert_eq!(found, Ok(Some(wanted)));
         }
         root.empty(1);
-        assert_eq!(root.newest::<()>(1, 77, |_| Ok(true)), Ok(None));
+        assert_eq!(root.newest::<()>(isa, 1, 77, |_| Ok(true)), Ok(None));
     }
 
     #[test]

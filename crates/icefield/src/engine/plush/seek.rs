@@ -7,8 +7,10 @@ use std::sync::atomic::Ordering::Acquire;
 
 use super::core::Core;
 use super::layout::{EntryRef, State};
-use super::words::{Record, RecordOf, first, one_word};
+use super::root::Suspects;
+use super::words::{RecordOf, bytes_of, first, one_word};
 use crate::Result;
+use crate::base::group::Isa;
 use crate::base::pipeline::prefetch_read;
 use crate::base::version_lock::Version;
 use crate::engine::LookupKey;
@@ -25,21 +27,13 @@ pub(super) struct Begun<'t> {
     buckets: u16,
     /// The first level whose entry was not ruled out by a filter.
     level: u8,
-    /// `false` if no record of the root entry has the key's fingerprint.
-    may_be_in_root: bool,
+    /// The records of the root entry that have the key's fingerprint.
+    in_root: Option<Suspects>,
     /// The entry of the level; `None` if its filter has not been read.
     likely: Option<EntryRef<'t>>,
-    /// The reference of the newest record with the hash, and whether it is a removal. `None` if the search has not
-    /// found one yet.
-    sighted: Option<(u64, bool)>,
-}
-
-impl Begun<'_> {
-    /// Returns `false` if the root entry and all filters that were read lack the key.
-    #[inline(always)]
-    pub(super) fn may_find(&self) -> bool {
-        self.may_be_in_root || self.likely.is_some()
-    }
+    /// The reference of the newest record with the hash, and whether it is a removal; `Some(None)` if there is no
+    /// record with the hash. `None` if this is not known.
+    sighted: Option<Option<(u64, bool)>>,
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
@@ -98,6 +92,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.begin_search(root, version, hash)
     }
 
+    /// Calls [`Core::try_begin_search`]. Not inlined: single gets are a few percent faster so.
+    #[inline(never)]
+    pub(super) fn begin_apart(&self, hash: u64) -> Option<Begun<'_>> {
+        self.try_begin_search(hash)
+    }
+
     /// Begins a search: excludes levels by the filters in DRAM, and prefetches the fingerprints of the root entry and
     /// the entry of a level. Returns `None` if an entry cannot be reached.
     #[inline(always)]
@@ -115,7 +115,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             size: size as u32,
             buckets: 0,
             level: level as u8,
-            may_be_in_root: true,
+            in_root: None,
             likely: None,
             sighted: None,
         };
@@ -141,9 +141,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// Compares the fingerprints of the root entry, excludes levels by the filters on the medium, and prefetches the
     /// records that the search will compare.
     #[inline(always)]
-    pub(super) fn hint_records<'t>(&'t self, hash: u64, begun: &mut Begun<'t>) {
-        begun.may_be_in_root =
-            self.root.hint_newest(self.root_entry(hash), hash, begun.size as usize);
+    pub(super) fn hint_records<'t>(&'t self, isa: impl Isa, hash: u64, begun: &mut Begun<'t>) {
+        begun.in_root =
+            self.root.hint_newest(isa, self.root_entry(hash), hash, begun.size as usize);
         if begun.likely.is_none() {
             self.exclude_below(hash, begun);
         }
@@ -168,38 +168,16 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// Searches for the newest record with the hash where [`Core::hint_records`] has prefetched records, and prefetches
-    /// its payload. The record is valid if the version and the size of the root entry are still those of the beginning
+    /// its payload. The result is valid if the version and the size of the root entry are still those of the beginning
     /// when the search ends.
-    #[inline]
-    pub(super) fn hint_payload(&self, hash: u64, begun: &mut Begun<'_>) {
+    #[inline(always)]
+    fn hint_payload(&self, isa: impl Isa, hash: u64, begun: &mut Begun<'_>) {
         let Some(payloads) = self.payloads() else { return };
-        let sighted = if begun.may_be_in_root {
-            let has_hash = |record| Ok::<_, ()>(self.hash_of(record) == hash);
-            self.root.newest(self.root_entry(hash), hash, has_hash).ok().flatten()
-        } else {
-            None
-        };
-        let sighted = match (sighted, begun.likely) {
-            (None, Some(entry)) => self.newest_in(entry, begun.buckets, hash),
-            _ => sighted,
-        };
-        if let Some(record) = sighted {
+        let seen = self.seen(isa, hash, &one_word(hash), begun);
+        if let Some(Some(record)) = seen {
             payloads.hint_whole(&self.storage, record.reference());
-            begun.sighted = Some((record.reference(), record.dead));
         }
-    }
-
-    /// The newest record with a hash in the newest of the given buckets of an entry that no other one continues.
-    #[inline]
-    fn newest_in(&self, entry: EntryRef<'_>, buckets: u16, hash: u64) -> Option<RecordOf<R>> {
-        let number = buckets.checked_ilog2()? as usize;
-        let slots = self.shape.slots as usize;
-        let used = self.state(entry).ok()?.size.saturating_sub(number * slots).min(slots);
-        let bucket = self.find_bucket(entry, number)?;
-        let slot = self.newest_slot(bucket, used, hash)?;
-        let is_alone = self.next_of(entry).ok()?.is_none();
-        is_alone
-            .then(|| self.record_in(bucket, slot, self.is_dead(entry.entry, number * slots + slot)))
+        begun.sighted = seen.map(|found| found.map(|record| (record.reference(), record.dead)));
     }
 
     /// Prefetches the newest of the given buckets of an entry.
@@ -212,41 +190,92 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         }
     }
 
-    /// The value of a key, if the records that [`Core::hint_records`] has prefetched determine it. The outer `None` means
-    /// that a whole search is needed, which may return an error. For records that hold keys and values themselves. Most
-    /// searches end here: a result that may be an error passes through memory, where the processor waits for its parts.
+    /// The words of a key's value, if the records that [`Core::hint_records`] has prefetched determine it. The outer
+    /// `None` means that a whole search is needed, which may return an error. For records that hold keys and values
+    /// themselves. Most searches end here: a result that may be an error passes through memory, where the processor
+    /// waits for its parts.
     #[inline(always)]
     pub(super) fn glance(
         &self,
+        isa: impl Isa,
         probe: &LookupKey<'_>,
         begun: &Begun<'_>,
     ) -> Option<Option<R::ValueWords>> {
-        let root = self.root_entry(probe.hash);
-        if self.root.size(root) != begun.size as usize {
+        if !self.has_its_size(probe.hash, begun) {
             return None;
         }
-        let seen = self.seen(root, probe, begun);
-        if !self.root.validate(&self.storage, root, begun.version) {
-            self.storage.forget_reads();
-            return None;
+        let seen = self.seen(isa, probe.hash, &self.key_words(probe), begun);
+        if self.still_holds(probe.hash, begun) {
+            seen.map(|found| self.value_in(found))
+        } else {
+            None
         }
-        seen
     }
 
-    /// Does the same as [`Core::glance`], but leaves the validation to it.
+    /// The bytes of a key's value, if the payload that [`Core::hint_payload`] has prefetched determines them; otherwise
+    /// as [`Core::glance`]. For records with payloads; the caller is pinned.
+    #[inline(always)]
+    pub(super) fn glance_behind(
+        &self,
+        probe: &LookupKey<'_>,
+        begun: &Begun<'_>,
+    ) -> Option<Option<&[u8]>> {
+        if !self.has_its_size(probe.hash, begun) {
+            return None;
+        }
+        let value = match begun.sighted? {
+            None => None,
+            Some((reference, dead)) => {
+                let payload = self.payloads()?.glance(&self.storage, reference)?;
+                // If another key has the same hash, the whole search decides.
+                if payload.key != bytes_of(probe.key, &mut [0; 8]) {
+                    return None;
+                }
+                (!dead).then_some(payload.value)
+            }
+        };
+        self.still_holds(probe.hash, begun).then_some(value)
+    }
+
+    /// Returns whether the root entry has the same number of records as when the search began.
+    #[inline(always)]
+    fn has_its_size(&self, hash: u64, begun: &Begun<'_>) -> bool {
+        self.root.size(self.root_entry(hash)) == begun.size as usize
+    }
+
+    /// Validates what a search has read since it began.
+    #[inline(always)]
+    fn still_holds(&self, hash: u64, begun: &Begun<'_>) -> bool {
+        let holds = self.root.validate(&self.storage, self.root_entry(hash), begun.version);
+        if !holds {
+            self.storage.forget_reads();
+        }
+        holds
+    }
+
+    /// The newest record with these key words, which for records with payloads consist of the hash, if the records that
+    /// [`Core::hint_records`] has prefetched determine it. The outer `None` is as in [`Core::glance`]; the caller
+    /// validates.
     #[inline(always)]
     fn seen(
         &self,
-        root: usize,
-        probe: &LookupKey<'_>,
+        isa: impl Isa,
+        hash: u64,
+        key: &R::KeyWords,
         begun: &Begun<'_>,
-    ) -> Option<Option<R::ValueWords>> {
-        let key = self.key_words(probe);
-        if begun.may_be_in_root {
-            let has_key = |record: RecordOf<R>| Ok::<_, Infallible>(record.key == key);
-            let Ok(found) = self.root.newest(root, probe.hash, has_key);
-            if found.is_some() {
-                return Some(self.value_in(found));
+    ) -> Option<Option<RecordOf<R>>> {
+        if let Some(suspects) = begun.in_root {
+            let root = self.root_entry(hash);
+            let newest = self.root.record(root, suspects.newest.into());
+            if newest.key == *key {
+                return Some(Some(newest));
+            }
+            if suspects.are_several {
+                let has_key = |record: RecordOf<R>| Ok::<_, Infallible>(record.key == *key);
+                let Ok(found) = self.root.newest(isa, root, hash, has_key);
+                if found.is_some() {
+                    return Some(found);
+                }
             }
         }
         let (level, last) = (usize::from(begun.level), self.levels.count(&self.storage));
@@ -260,14 +289,36 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         let used = size.saturating_sub(start).min(self.shape.slots as usize);
         // An entry need not have the buckets behind its records.
         let bucket = if used > 0 { Some(self.find_bucket(entry, number)?) } else { None };
-        let slot = bucket.and_then(|bucket| self.newest_slot(bucket, used, first(&key)));
+        let slot = bucket.and_then(|bucket| self.newest_slot(bucket, used, first(key)));
         let (Some(bucket), Some(slot)) = (bucket, slot) else {
             // The filter has named one bucket by mistake, and no level is left.
             let is_only = begun.buckets.is_power_of_two();
             return (is_only && level == last).then_some(None);
         };
         let record = self.record_in(bucket, slot, self.is_dead(entry.entry, start + slot));
-        (record.key == key).then(|| self.value_in(Some(record)))
+        (record.key == *key).then_some(Some(record))
+    }
+
+    /// Continues a search of a batch, one stage before [`Core::approach`]: records with payloads take one step more.
+    #[inline(always)]
+    pub(super) fn follow<'t>(&'t self, isa: impl Isa, hash: u64, begun: &mut Option<Begun<'t>>) {
+        if let Some(begun) = begun
+            && !self.measure.is_inline()
+        {
+            self.hint_records(isa, hash, begun);
+        }
+    }
+
+    /// Continues a search of a batch, for the last time before its result is needed.
+    #[inline(always)]
+    pub(super) fn approach<'t>(&'t self, isa: impl Isa, hash: u64, begun: &mut Option<Begun<'t>>) {
+        let Some(begun) = begun else { return };
+        if self.measure.is_inline() {
+            self.hint_records(isa, hash, begun);
+        } else {
+            // Read through `read_unvalidated`: other operations finish before this one validates what it reads here.
+            self.storage.read_unvalidated(|| self.hint_payload(isa, hash, begun));
+        }
     }
 
     /// Completes a search that has begun, or begins it anew if the root entry has changed since.
@@ -297,14 +348,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         probe: &LookupKey<'_>,
         begun: Begun<'_>,
     ) -> Result<Option<RecordOf<R>>> {
-        if let Some((reference, dead)) = begun.sighted {
-            // If another key has the same hash, the whole search decides.
-            let record = Record { key: one_word(probe.hash), value: one_word(reference), dead };
-            if self.holds(record, probe)? {
-                return Ok(Some(record));
-            }
-        }
-        if begun.may_be_in_root
+        if begun.in_root.is_some()
             && let Some(found) = self.search_root(root, probe)?
         {
             return Ok(Some(found));
