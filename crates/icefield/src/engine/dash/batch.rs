@@ -15,8 +15,9 @@ use std::ops::ControlFlow;
 
 use super::Dash;
 use super::directory::Directory;
+use super::kinds::Ablation;
 use super::layout::Bucket;
-use super::search::place_of;
+use super::search::{Begun, place_of};
 use super::segment::Target;
 use super::writer::{Ahead, Writer};
 use crate::Result;
@@ -25,6 +26,7 @@ use crate::base::pipeline::{
 };
 use crate::base::reclaim::PROTECTED;
 use crate::engine::LookupKey;
+use crate::engine::slots::EpochGuard;
 use crate::engine::slots::batch::BatchTable;
 use crate::engine::slots::table::{WriteMode, WriteOutcome};
 use crate::storage::Medium;
@@ -51,12 +53,50 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
         Ahead { hash, sighted: self.core.storage.read_unvalidated(|| self.try_locate(hash)) }
     }
 
-    /// The third stage of reads: searches the fingerprints and fetches the lines of the first two candidates. Returns the
-    /// [`Core::candidates`](super::segment::Core::candidates). Hints only.
-    #[inline]
-    fn peek(&self, ahead: &Ahead<'_>) -> u32 {
-        let Some(Target { pair, .. }) = ahead.sighted else { return 0 };
-        let candidates = self.core.candidates(pair, ahead.hash);
+    /// The third stage of reads: begins the search, and fetches the first two candidates.
+    #[inline(always)]
+    fn begin(&self, ahead: &Ahead<'_>) -> Begun {
+        let Some(sighted) = ahead.sighted else { return Begun::default() };
+        // Read through `read_unvalidated`: other operations finish before this one validates what it reads here.
+        let begun =
+            self.core.storage.read_unvalidated(|| self.core.begin_search(sighted, ahead.hash));
+        self.hint_slots(sighted.pair, begun.candidates);
+        begun
+    }
+
+    /// The last stage of reads: completes the search that has begun, or searches anew.
+    #[inline(always)]
+    fn complete(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        sighted: Option<Target<'_>>,
+        begun: Begun,
+    ) -> Result<Option<u64>> {
+        if P::Ablation::PARTS.optimistic
+            && let Some(Target { located, pair }) = sighted
+            && self.directory.is_unchanged(located)
+            && let Some(found) = self.core.find_begun(pair, probe, begun)
+        {
+            return Ok(found);
+        }
+        self.lookup_whole(pin, probe, sighted)
+    }
+
+    /// Searches anew. Not inlined: few reads of a batch need it.
+    #[inline(never)]
+    fn lookup_whole(
+        &self,
+        pin: &EpochGuard<'_>,
+        probe: &LookupKey<'_>,
+        sighted: Option<Target<'_>>,
+    ) -> Result<Option<u64>> {
+        self.lookup_sighted(pin, probe, sighted, |word| word)
+    }
+
+    /// Fetches the lines of the first two candidates.
+    #[inline(always)]
+    fn hint_slots(&self, pair: [&Bucket; 2], candidates: u32) {
         if candidates != 0 {
             // With one candidate, both are the same, which costs less than an unpredictable branch.
             let others = candidates & (candidates - 1);
@@ -65,7 +105,6 @@ impl<R: RecordForm, P: Directory, M: Medium> Dash<R, P, M> {
                 prefetch_read(&raw const pair[which].slots[slot]);
             }
         }
-        candidates
     }
 
     /// The fourth stage of reads: fetches the bytes to which the first candidate with the key's tag refers. A hint only.
@@ -190,7 +229,7 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
             self.core.segments.len() >= UNCACHED_BYTES && fills_first_level_slowly();
         let mut failure = Ok(());
         let reads = pipeline::stages_with_record(
-            |index| (self.ahead(self.core.records.hash_key(&key(index)).hash), 0),
+            |index| (self.ahead(self.core.records.hash_key(&key(index)).hash), Begun::default()),
             |(ahead, _)| {
                 if to_second_level {
                     ask(&ahead, prefetch_second_level);
@@ -198,15 +237,15 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
                     ask(&ahead, prefetch_read);
                 }
             },
-            |(ahead, candidates)| {
-                *candidates = self.core.storage.read_unvalidated(|| self.peek(ahead));
-            },
-            |(ahead, candidates)| self.peek_record(&ahead, candidates),
-            |index, (ahead, _)| {
+            |(ahead, begun)| *begun = self.begin(ahead),
+            |(ahead, begun)| self.peek_record(&ahead, begun.candidates),
+            |index, (ahead, begun)| {
                 let raw = key(index);
                 let probe = LookupKey::new(ahead.hash, &raw);
-                let value = self.lookup_sighted(&pin, &probe, ahead.sighted, |word| word);
-                match value.and_then(|word| found(index, word)) {
+                match self
+                    .complete(&pin, &probe, ahead.sighted, begun)
+                    .and_then(|word| found(index, word))
+                {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(error) => {
                         failure = Err(error);
@@ -239,8 +278,9 @@ impl<R: RecordForm, P: Directory, M: Medium> BatchTable for Dash<R, P, M> {
             },
             |ahead| {
                 storage.read_unvalidated(|| self.peek_room(ahead));
-                if looks {
-                    storage.read_unvalidated(|| self.peek(ahead));
+                if looks && let Some(Target { pair, .. }) = ahead.sighted {
+                    let find = || self.core.candidates(pair, ahead.hash);
+                    self.hint_slots(pair, storage.read_unvalidated(find));
                 }
             },
             |ahead| {

@@ -118,6 +118,11 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Returns whether no hash has changed its segment since this one was found. If it returns `false`, that is not
+    /// certain. Sufficient instead of [`Directory::is_current`] for a caller that has read the versions of the buckets
+    /// and has then found the segment ready.
+    fn is_unchanged(&self, located: Located) -> bool;
+
     /// Returns whether the hash still belongs to the segment. Returns `false` for a damaged entry.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {

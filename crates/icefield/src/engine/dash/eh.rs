@@ -11,8 +11,8 @@ mod mend;
 mod shrink;
 
 use std::marker::PhantomData;
-use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::blocks::{SegmentBlocks, check_count};
@@ -41,13 +41,28 @@ const NO_SOURCE: u32 = u32::MAX;
 /// ```
 pub struct Eh<A = Whole> {
     base: Base,
-    /// Guards directory entries and doubling.
+    /// Guards directory entries, doubling, and `changes`.
     entries: Mutex<()>,
+    /// Incremented before and after every change of the segment of a hash: odd while hashes change their segments.
+    changes: AtomicU64,
     doublings: ShardedCounter,
     halvings: ShardedCounter,
     /// The index of the pair of entries that last prevented a halving of the directory.
     deep: AtomicUsize,
     ablation: PhantomData<fn() -> A>,
+}
+
+/// A change of the segments of hashes.
+struct Changing<'a> {
+    changes: &'a AtomicU64,
+    _entries: &'a MutexGuard<'a, ()>,
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        // Release (E7): pairs with the Acquire in `try_locate`, which then finds the new segments.
+        self.changes.fetch_add(1, Release);
+    }
 }
 
 impl<A: Ablation> Eh<A> {
@@ -56,6 +71,7 @@ impl<A: Ablation> Eh<A> {
         Ok(Self {
             base,
             entries: Mutex::new(()),
+            changes: AtomicU64::new(0),
             doublings: ShardedCounter::default(),
             halvings: ShardedCounter::default(),
             deep: AtomicUsize::new(0),
@@ -71,6 +87,13 @@ impl<A: Ablation> Eh<A> {
     fn lock_entries(&self) -> MutexGuard<'_, ()> {
         // A panic leaves a state that a crash could leave as well, and recovery handles it.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a change of the segments of hashes, which ends when the result is dropped.
+    fn change<'a>(&'a self, entries: &'a MutexGuard<'_, ()>) -> Changing<'a> {
+        // Relaxed: every change is stored with Release after it (E4), so a thread that sees the change also sees this.
+        self.changes.fetch_add(1, Relaxed);
+        Changing { changes: &self.changes, _entries: entries }
     }
 
     /// Returns the entries of the directory that `root` names.
@@ -178,10 +201,24 @@ impl<A: Ablation> Directory for Eh<A> {
 
     #[inline(always)]
     fn try_locate<M: Medium>(&self, storage: &M, hash: u64) -> Option<Located> {
-        let word = self.base.word();
-        let root = RootWord::unpack(word);
+        // Acquire (E7): pairs with the Release at the end of a change.
+        let stamp = self.changes.load(Acquire);
+        let root = self.root();
         let segment = self.base.entry(storage, root.parity(), root.place(hash))?;
-        Some(Located { segment, generation: root.generation, root: word })
+        Some(Located { segment, generation: root.generation, stamp })
+    }
+
+    #[inline(always)]
+    fn is_unchanged(&self, located: Located) -> bool {
+        // Relaxed: the Acquire of the versions or locks of the buckets (E1) shows all changes that a writer had made
+        // before it unlocked them.
+        let changes = self.changes.load(Relaxed);
+        changes == located.stamp && changes & 1 == 0
+    }
+
+    #[inline(always)]
+    fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
+        self.is_unchanged(located) || self.try_locate(&core.storage, hash) == Some(located)
     }
 
     fn locate<T: Kinds>(&self, core: &Core<T>, hash: u64) -> Result<Located> {
@@ -266,15 +303,17 @@ impl<A: Ablation> Directory for Eh<A> {
         to: u32,
     ) -> Result<()> {
         let storage = &core.storage;
-        let _entries = self.lock_entries();
+        let guard = self.lock_entries();
         let root = self.root();
         let (first, last) = (root.index(pattern), root.index(pattern | hashes_below(depth)));
         let entries =
             self.entries(storage, root)?.get(first as usize..=last as usize).unwrap_or(&[]);
+        let changing = self.change(&guard);
         for entry in entries.iter().filter(|entry| entry.load(storage, Relaxed) == entry_of(from)) {
             // Release (E4): the segment behind the entry is complete.
             entry.store(storage, entry_of(to), Release);
         }
+        drop(changing);
         // P14: the fence of P8 makes the entries durable before the split is marked as finished. After a crash before
         // that fence, recovery stores the same entries.
         storage.flush(entries.as_ptr().cast(), size_of_val(entries));
@@ -396,7 +435,11 @@ impl<A: Ablation> Directory for Eh<A> {
         storage.persist(entry);
         before(root.generation);
         new.unlock();
-        self.base.set_word(&core.storage, core.root()?, root.pack());
+        {
+            let guard = self.lock_entries();
+            let _changing = self.change(&guard);
+            self.base.set_word(&core.storage, core.root()?, root.pack());
+        }
         core.segment_blocks.switch();
         core.chains.allocator().switch();
         core.adopt(new)?;

@@ -91,7 +91,7 @@ impl Lh {
         let root = self.base.word();
         let extent = Extent::unpack(root);
         let segment = self.id(extent, extent.index(hash));
-        Located { segment, generation: extent.generation, root }
+        Located { segment, generation: extent.generation, stamp: root }
     }
 
     #[inline(always)]
@@ -219,12 +219,17 @@ impl Directory for Lh {
         Ok(self.located(hash))
     }
 
+    #[inline(always)]
+    fn is_unchanged(&self, located: Located) -> bool {
+        // Under one root word, a hash has one segment.
+        self.base.word() == located.stamp
+    }
+
     /// Also checks that the segment is ready: it may have been removed and added again, so that the split that makes it
     /// is due again.
     #[inline(always)]
     fn is_current<T: Kinds>(&self, core: &Core<T>, hash: u64, located: Located) -> bool {
-        // Under one root word, a hash has one segment.
-        let is_same = self.base.word() == located.root || self.located(hash) == located;
+        let is_same = self.is_unchanged(located) || self.located(hash) == located;
         is_same && core.marks.is_ready(located.segment)
     }
 

@@ -8,11 +8,13 @@ pub struct Located {
     pub(super) segment: u32,
     /// The generation that the segment belongs to; its parity selects the record counter.
     pub(super) generation: u64,
-    /// The root word under which the segment was found.
-    pub(super) root: u64,
+    /// A number for the state of the directory in which the segment was found; see [`Directory::is_unchanged`].
+    ///
+    /// [`Directory::is_unchanged`]: super::directory::Directory::is_unchanged
+    pub(super) stamp: u64,
 }
 
-/// The same segment under different root words is equal: the table has only grown or shrunk elsewhere.
+/// The same segment in different states of the directory is equal: the table has only grown or shrunk elsewhere.
 impl PartialEq for Located {
     fn eq(&self, other: &Self) -> bool {
         (self.segment, self.generation) == (other.segment, other.generation)

@@ -102,7 +102,8 @@
 //! The linearization point of each operation:
 //!
 //! - *get*, hit or miss: the second read of the lock word, if it finds the word unchanged. It also validates the
-//!   directory entry (in LH the root word), which is read after the first read of the lock word.
+//!   directory entry, or the number of changes of the directory (in LH the root word), which is read after the first
+//!   read of the lock word.
 //! - *try_insert*, *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the record
 //!   (for a stashed record, the stash bucket). Before a record is stashed, the changing bits of the home and probing
 //!   bucket are set, because scans check only the versions of normal buckets. The bits stay set, and readers wait,
@@ -128,6 +129,7 @@
 //! | E5 | segment's mark, `state` (Release) | the same (Acquire) | reset locks; in LH, a new segment; bits of `still` |
 //! | E6 | words of headers: `link`, `pattern`, `chain`, `birth` (Release) | the same (Acquire) | the segments and chains that they describe |
 //! | E6 | `next` of a chained bucket, `directory` of the root (Release) | the same (Acquire) | the complete object that they name |
+//! | E7 | `changes` of the directory of EH (Release) | the same (Acquire) | the entries that were changed |
 //!
 //! A writer that holds only the home bucket's lock also reads the probing bucket, which other threads may be changing.
 //! Every record of that home, wherever it is, changes only under the lock that it holds (I4): a displacement, a

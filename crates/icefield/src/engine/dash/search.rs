@@ -7,7 +7,7 @@ use super::stash::{self, StashHint};
 use super::still::Still;
 use crate::Result;
 use crate::base::reclaim::PROTECTED;
-use crate::base::version_lock;
+use crate::base::version_lock::{self, Version};
 use crate::engine::LookupKey;
 use crate::storage::SimHooks;
 
@@ -17,6 +17,15 @@ pub(super) enum Search<T> {
     Sure(T),
     /// A writer intervened: start again from the directory.
     Again,
+}
+
+/// What a search without a lock reads of the two buckets before it reads records.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Begun {
+    /// `None` if the search cannot be completed: a writer was changing a bucket, or the segment was not ready.
+    versions: Option<[Version; 2]>,
+    /// As [`Core::candidates`] returns them.
+    pub(super) candidates: u32,
 }
 
 /// Returns the first of the [`Core::candidates`]: the index of its bucket in the pair, and its slot.
@@ -41,9 +50,6 @@ impl<T: Kinds> Core<T> {
         let locks = pair.map(|bucket| bucket.version_lock(storage));
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
         let versions = locks.map(version_lock::read_begin);
-        let valid = || {
-            locks.iter().zip(versions).all(|(&lock, version)| version_lock::validate(lock, version))
-        };
         if !current() {
             return Ok(Search::Again);
         }
@@ -56,22 +62,68 @@ impl<T: Kinds> Core<T> {
             Err(error) => Err(error),
         };
         // Hits, misses and errors alike are valid only if no writer intervened.
-        if !valid() {
-            storage.forget_reads();
+        if !self.still_holds(pair, versions) {
             return Ok(Search::Again);
         }
         Ok(Search::Sure(found?.map(take)))
     }
 
+    /// Returns whether no writer has changed the buckets since their versions were read.
+    #[inline(always)]
+    fn still_holds(&self, pair: [&Bucket; 2], versions: [Version; 2]) -> bool {
+        let holds = pair.iter().zip(versions).all(|(bucket, version)| {
+            version_lock::validate(bucket.version_lock(&self.storage), version)
+        });
+        if !holds {
+            self.storage.forget_reads();
+        }
+        holds
+    }
+
+    /// Begins a search without a lock, for [`Core::find_begun`].
+    #[inline(always)]
+    pub(super) fn begin_search(&self, Target { located, pair }: Target<'_>, hash: u64) -> Begun {
+        let versions =
+            pair.map(|bucket| version_lock::try_read_begin(bucket.version_lock(&self.storage)));
+        let versions = match versions {
+            // After the versions: if the segment leaves the table later, it has other versions when it is ready again.
+            [Some(home), Some(probing)] if self.marks.is_ready(located.segment) => {
+                Some([home, probing])
+            }
+            _ => None,
+        };
+        Begun { versions, candidates: self.candidates(pair, hash) }
+    }
+
+    /// The value word of a key, if a search that has begun finds it in the two buckets, or finds that it is nowhere.
+    /// The outer `None` means that a whole search is needed, which may return an error. Since the search began, the
+    /// caller has found that the hash still belongs to the segment.
+    #[inline(always)]
+    pub(super) fn find_begun(
+        &self,
+        pair: [&Bucket; 2],
+        probe: &LookupKey<'_>,
+        Begun { versions, candidates }: Begun,
+    ) -> Option<Option<u64>> {
+        let versions = versions?;
+        self.storage.repeat_reads(|| _ = self.candidates(pair, probe.hash));
+        let found = match self.find_among(pair, candidates, probe).ok()? {
+            Some((which, slot)) => Some(pair[which].value(slot).load(&self.storage, PROTECTED)),
+            None if self.stash_hint(pair, probe.hash).is_empty() => None,
+            None => return None,
+        };
+        self.still_holds(pair, versions).then_some(found)
+    }
+
     /// Returns a mask of the slots of the two buckets that hold a record with the key's fingerprint. The bits of the
     /// probing bucket begin at bit 16.
-    #[inline]
+    #[inline(always)]
     pub(super) fn candidates(&self, pair: [&Bucket; 2], hash: u64) -> u32 {
         let [home, probing] = pair.map(|bucket| move || self.candidates_in(bucket, hash));
         if T::Ablation::PARTS.probing { home() | probing() << 16 } else { home() }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn candidates_in(&self, bucket: &Bucket, hash: u64) -> u32 {
         if T::Ablation::PARTS.fingerprints {
             bucket.candidates(&self.storage, hash)
@@ -81,7 +133,7 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Returns whether a taken slot holds the key.
-    #[inline]
+    #[inline(always)]
     fn holds(&self, bucket: &Bucket, slot: usize, probe: &LookupKey<'_>) -> Result<bool> {
         // PROTECTED (E3): pairs with the Release in `store_record`. A reference that this thread sees leads to a
         // completely written blob, which the thread's pin protects.
@@ -114,7 +166,7 @@ impl<T: Kinds> Core<T> {
     }
 
     /// Returns the stash buckets that may hold a key with this hash.
-    #[inline]
+    #[inline(always)]
     fn stash_hint(&self, [home, probing]: [&Bucket; 2], hash: u64) -> StashHint {
         if !T::Ablation::PARTS.overflow_metadata {
             return StashHint { buckets: 0, all: true };
@@ -127,13 +179,23 @@ impl<T: Kinds> Core<T> {
 
     /// Returns the index in `pair` of the bucket that holds the key, and the key's slot. The fingerprints of both
     /// buckets are compared together, because either bucket may hold the key.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_in_pair(
         &self,
         pair: [&Bucket; 2],
         probe: &LookupKey<'_>,
     ) -> Result<Option<(usize, usize)>> {
-        let mut candidates = self.candidates(pair, probe.hash);
+        self.find_among(pair, self.candidates(pair, probe.hash), probe)
+    }
+
+    /// Does the same as [`Core::find_in_pair`], given the candidates.
+    #[inline(always)]
+    fn find_among(
+        &self,
+        pair: [&Bucket; 2],
+        mut candidates: u32,
+        probe: &LookupKey<'_>,
+    ) -> Result<Option<(usize, usize)>> {
         while candidates != 0 {
             let (which, slot) = place_of(candidates);
             if self.holds(pair[which], slot, probe)? {
@@ -312,6 +374,45 @@ mod tests {
             }
         }
         Ok(())
+    }
+
+    /// A search in a segment that a split has taken the key from since the segment was found.
+    fn splits_invalidate_segments<P: Directory>() -> Check {
+        let common = Common::default();
+        let storage = Mapped::anonymous(common.anonymous(P::TITLE, P::ALLOWS_DISK)?)?;
+        let settings = DashSettings::default();
+        let (table, _) = <P as Design>::create::<Words, Mapped>(common, settings, storage)?;
+        let core = &table.core;
+        let put = |key| table.write(WriteKind::Put, &Raw::Word(key), &Raw::Word(key), Ignore);
+        for key in 0..100 {
+            put(key)?;
+        }
+        let raws = Vec::from_iter((0..100).map(Raw::Word));
+        let sighted = Vec::from_iter(raws.iter().map(|raw| {
+            let probe = core.records.hash_key(raw);
+            let target = table.try_locate(probe.hash);
+            (probe, target)
+        }));
+        for key in 100..100_000 {
+            put(key)?;
+        }
+        let mut wrong = 0;
+        for (probe, target) in sighted {
+            let Some(target) = target else { return Err("no segment".into()) };
+            let begun = core.begin_search(target, probe.hash);
+            if core.find_begun(target.pair, &probe, begun) == Some(None) {
+                assert!(!table.directory.is_unchanged(target.located));
+                wrong += 1;
+            }
+        }
+        assert_ne!(wrong, 0);
+        Ok(())
+    }
+
+    #[test]
+    fn searches_that_began_know_whether_their_key_has_moved() -> Check {
+        splits_invalidate_segments::<Eh>()?;
+        splits_invalidate_segments::<Lh>()
     }
 
     #[test]

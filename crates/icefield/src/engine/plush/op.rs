@@ -321,7 +321,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     ) -> Result<Option<R::ValueWords>> {
         if self.measure.is_inline()
             && let Some(begun) = begun
-            && let Some(words) = self.glance(isa, probe, begun)
+            && let Some(words) = self.find_prefetched(isa, probe, begun)
         {
             return Ok(words);
         }

@@ -328,10 +328,14 @@ impl PayloadLog {
         self.stored(storage, place, state.limit).map(|stored| Some(stored.payload()))
     }
 
-    /// The record of a reference, if it is current and the record is there and whole: as [`PayloadLog::read`] without
-    /// errors, for callers that read again if they get nothing.
+    /// Does the same as [`PayloadLog::read`], but returns `None` instead of errors, and for a record that a log with
+    /// verification finds damaged. The caller reads again then.
     #[inline(always)]
-    pub(super) fn glance<'a>(&'a self, storage: &'a impl Medium, word: u64) -> Option<Payload<'a>> {
+    pub(super) fn try_read<'a>(
+        &'a self,
+        storage: &'a impl Medium,
+        word: u64,
+    ) -> Option<Payload<'a>> {
         let place = PayloadRef::unpack(word);
         let state = self.chunks.state(storage, place.chunk);
         if !state.is_of(place) {

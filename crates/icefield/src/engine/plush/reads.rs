@@ -162,7 +162,7 @@ impl<R: RecordForm, M: Medium> Plush<R, M> {
         let core = &self.core;
         if !core.measure.is_inline()
             && let Some(begun) = begun
-            && let Some(value) = core.glance_behind(probe, begun)
+            && let Some(value) = core.find_sighted(probe, begun)
         {
             return value.map(|value| self.take_bytes(value, take)).transpose();
         }

@@ -10,7 +10,7 @@ use super::layout::{EntryRef, State};
 use super::root::Suspects;
 use super::words::{RecordOf, bytes_of, first, one_word};
 use crate::Result;
-use crate::base::group::Isa;
+use crate::base::group::{Isa, Native};
 use crate::base::pipeline::prefetch_read;
 use crate::base::version_lock::Version;
 use crate::engine::LookupKey;
@@ -27,7 +27,8 @@ pub(super) struct Begun<'t> {
     buckets: u16,
     /// The first level whose entry was not ruled out by a filter.
     level: u8,
-    /// The records of the root entry that have the key's fingerprint.
+    /// The records of the root entry that have the key's fingerprint. [`Core::hint_records`] finds them; nothing reads
+    /// this before.
     in_root: Option<Suspects>,
     /// The entry of the level; `None` if its filter has not been read.
     likely: Option<EntryRef<'t>>,
@@ -195,7 +196,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// themselves. Most searches end here: a result that may be an error passes through memory, where the processor
     /// waits for its parts.
     #[inline(always)]
-    pub(super) fn glance(
+    pub(super) fn find_prefetched(
         &self,
         isa: impl Isa,
         probe: &LookupKey<'_>,
@@ -213,9 +214,9 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The bytes of a key's value, if the payload that [`Core::hint_payload`] has prefetched determines them; otherwise
-    /// as [`Core::glance`]. For records with payloads; the caller is pinned.
+    /// as [`Core::find_prefetched`]. For records with payloads; the caller is pinned.
     #[inline(always)]
-    pub(super) fn glance_behind(
+    pub(super) fn find_sighted(
         &self,
         probe: &LookupKey<'_>,
         begun: &Begun<'_>,
@@ -223,10 +224,12 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if !self.has_its_size(probe.hash, begun) {
             return None;
         }
+        let (hash, isa) = (probe.hash, Native::default());
+        self.storage.repeat_reads(|| _ = self.seen(isa, hash, &one_word(hash), begun));
         let value = match begun.sighted? {
             None => None,
             Some((reference, dead)) => {
-                let payload = self.payloads()?.glance(&self.storage, reference)?;
+                let payload = self.payloads()?.try_read(&self.storage, reference)?;
                 // If another key has the same hash, the whole search decides.
                 if payload.key != bytes_of(probe.key, &mut [0; 8]) {
                     return None;
@@ -254,8 +257,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     }
 
     /// The newest record with these key words, which for records with payloads consist of the hash, if the records that
-    /// [`Core::hint_records`] has prefetched determine it. The outer `None` is as in [`Core::glance`]; the caller
-    /// validates.
+    /// [`Core::hint_records`] has prefetched determine it. The outer `None` is as in [`Core::find_prefetched`]; the
+    /// caller validates.
     #[inline(always)]
     fn seen(
         &self,

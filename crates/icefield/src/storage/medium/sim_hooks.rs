@@ -49,6 +49,11 @@ pub trait SimHooks: Sealed {
         look()
     }
 
+    /// Runs `look`, which repeats loads that ran in [`SimHooks::read_unvalidated`] ahead of time, when it was not clear
+    /// yet that a result depends on them. Does nothing except in the simulator, for its detector.
+    #[inline(always)]
+    fn repeat_reads(&self, _look: impl FnOnce()) {}
+
     /// Runs `copy`, which stores a copy of bytes whose original stays until the copy is durable. Other threads may rely on
     /// the copy before that: a crash leaves the same bytes in the original. Used by the simulator's detector only.
     #[inline(always)]

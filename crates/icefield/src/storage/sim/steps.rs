@@ -96,6 +96,12 @@ impl SimHooks for Sim {
         }
     }
 
+    fn repeat_reads(&self, look: impl FnOnce()) {
+        if self.modes() & mode::DETECT != 0 {
+            look();
+        }
+    }
+
     fn read_unvalidated<T>(&self, look: impl FnOnce() -> T) -> T {
         if self.modes() & mode::DETECT == 0 {
             return look();
