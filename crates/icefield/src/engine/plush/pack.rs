@@ -120,7 +120,8 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 held.begin_change();
                 for (entry, run, hole) in moves {
                     let cell = &entry.entry.runs[run];
-                    cell.store(&self.storage, hole + 1, Release);
+                    // A crash before P19 may leave the former reference, to the same records.
+                    self.storage.store_copy(|| cell.store(&self.storage, hole + 1, Release));
                     self.storage.flush_object(cell);
                 }
                 held.end_change();
@@ -237,8 +238,10 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 self.copy_entry(next.entry, to.entry);
                 // P18, as in `pack_all`.
                 self.storage.try_fence()?;
-                before.entry.next.store(&self.storage, hole + 1, Release);
-                self.storage.flush_object(&before.entry.next);
+                let cell = &before.entry.next;
+                // A crash before P19 may leave the former reference, to the same entry.
+                self.storage.store_copy(|| cell.store(&self.storage, hole + 1, Release));
+                self.storage.flush_object(cell);
                 next = to;
             }
             before = next;

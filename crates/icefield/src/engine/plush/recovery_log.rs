@@ -487,7 +487,11 @@ impl<R: RecordForm> RecoveryLogs<R> {
     /// The number of places in the chunk that a log is filling that were handed out and not finished.
     #[cfg(test)]
     pub(super) fn unfinished(&self, storage: &impl Medium, log: usize) -> u32 {
-        let Filling { handed_out, chunk, .. } = self.filling(storage, log);
+        let Filling { handed_out, chunk, low_turn, .. } = self.filling(storage, log);
+        // A log that was never used counts as full.
+        if low_turn == 0 {
+            return 0;
+        }
         // Acquire: as in `oldest`.
         handed_out - self.logs[log].written[chunk as usize].load(Acquire)
     }
