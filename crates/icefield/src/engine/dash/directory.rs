@@ -118,9 +118,9 @@ pub trait Directory: Sized + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns whether no hash has changed its segment since this one was found. If it returns `false`, that is not
-    /// certain. Sufficient instead of [`Directory::is_current`] for a caller that has read the versions of the buckets
-    /// and has then found the segment ready.
+    /// Returns whether the directory is in the state in which the segment was found. Then the hash belongs to the
+    /// segment. In linear hashing, the segment may have left the table meanwhile and returned; so the caller must have
+    /// read the versions of the buckets, and then have found the segment ready.
     fn is_unchanged(&self, located: Located) -> bool;
 
     /// Returns whether the hash still belongs to the segment. Returns `false` for a damaged entry.

@@ -43,7 +43,7 @@ pub struct Eh<A = Whole> {
     base: Base,
     /// Guards directory entries, doubling, and `changes`.
     entries: Mutex<()>,
-    /// Incremented before and after every change of the segment of a hash: odd while hashes change their segments.
+    /// Incremented before and after each change of the segments of hashes: odd during a change.
     changes: AtomicU64,
     doublings: ShardedCounter,
     halvings: ShardedCounter,
@@ -91,7 +91,7 @@ impl<A: Ablation> Eh<A> {
 
     /// Begins a change of the segments of hashes, which ends when the result is dropped.
     fn change<'a>(&'a self, entries: &'a MutexGuard<'_, ()>) -> Changing<'a> {
-        // Relaxed: every change is stored with Release after it (E4), so a thread that sees the change also sees this.
+        // Relaxed: the entries are stored with Release after it (E4), so a thread that sees one of them also sees this.
         self.changes.fetch_add(1, Relaxed);
         Changing { changes: &self.changes, _entries: entries }
     }
@@ -210,8 +210,8 @@ impl<A: Ablation> Directory for Eh<A> {
 
     #[inline(always)]
     fn is_unchanged(&self, located: Located) -> bool {
-        // Relaxed: the Acquire of the versions or locks of the buckets (E1) shows all changes that a writer had made
-        // before it unlocked them.
+        // Relaxed: the caller's Acquire of the buckets' versions or locks (E1), or of the segment's mark (E5), shows
+        // the changes that were made before their Release.
         let changes = self.changes.load(Relaxed);
         changes == located.stamp && changes & 1 == 0
     }

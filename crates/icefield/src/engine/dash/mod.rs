@@ -101,9 +101,9 @@
 //!
 //! The linearization point of each operation:
 //!
-//! - *get*, hit or miss: the second read of the lock word, if it finds the word unchanged. It also validates the
-//!   directory entry, or the number of changes of the directory (in LH the root word), which is read after the first
-//!   read of the lock word.
+//! - *get*, hit or miss: the second read of the lock word, if it finds the word unchanged. After the first
+//!   read, the search has checked that the key belongs to the segment, by the directory entry or the number of changes
+//!   of the directory (in LH by the root word).
 //! - *try_insert*, *insert*, *put* of an absent key: the store of the metadata word of the bucket that takes the record
 //!   (for a stashed record, the stash bucket). Before a record is stashed, the changing bits of the home and probing
 //!   bucket are set, because scans check only the versions of normal buckets. The bits stay set, and readers wait,

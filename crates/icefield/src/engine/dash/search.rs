@@ -19,7 +19,7 @@ pub(super) enum Search<T> {
     Again,
 }
 
-/// What a search without a lock reads of the two buckets before it reads records.
+/// A search without a lock that has read no records yet.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Begun {
     /// `None` if the search cannot be completed: a writer was changing a bucket, or the segment was not ready.
@@ -47,9 +47,8 @@ impl<T: Kinds> Core<T> {
         take: impl FnOnce(u64) -> R,
     ) -> Result<Search<Option<R>>> {
         let storage = &self.storage;
-        let locks = pair.map(|bucket| bucket.version_lock(storage));
         // Acquire (E1), in `read_begin`: pairs with the Release of the unlocking writer.
-        let versions = locks.map(version_lock::read_begin);
+        let versions = pair.map(|bucket| version_lock::read_begin(bucket.version_lock(storage)));
         if !current() {
             return Ok(Search::Again);
         }
@@ -107,12 +106,14 @@ impl<T: Kinds> Core<T> {
     ) -> Option<Option<u64>> {
         let versions = versions?;
         self.storage.repeat_reads(|| _ = self.candidates(pair, probe.hash));
-        let found = match self.find_among(pair, candidates, probe).ok()? {
-            Some((which, slot)) => Some(pair[which].value(slot).load(&self.storage, PROTECTED)),
-            None if self.stash_hint(pair, probe.hash).is_empty() => None,
-            None => return None,
+        let found = match self.find_among(pair, candidates, probe) {
+            Ok(Some((which, slot))) => {
+                Some(Some(pair[which].value(slot).load(&self.storage, PROTECTED)))
+            }
+            Ok(None) if self.stash_hint(pair, probe.hash).is_empty() => Some(None),
+            _ => None,
         };
-        self.still_holds(pair, versions).then_some(found)
+        if self.still_holds(pair, versions) { found } else { None }
     }
 
     /// Returns a mask of the slots of the two buckets that hold a record with the key's fingerprint. The bits of the
@@ -376,8 +377,8 @@ mod tests {
         Ok(())
     }
 
-    /// A search in a segment that a split has taken the key from since the segment was found.
-    fn splits_invalidate_segments<P: Directory>() -> Check {
+    /// A split may move a key after its segment was found and before the search begins.
+    fn is_told_of_splits<P: Directory>() -> Check {
         let common = Common::default();
         let storage = Mapped::anonymous(common.anonymous(P::TITLE, P::ALLOWS_DISK)?)?;
         let settings = DashSettings::default();
@@ -410,9 +411,9 @@ mod tests {
     }
 
     #[test]
-    fn searches_that_began_know_whether_their_key_has_moved() -> Check {
-        splits_invalidate_segments::<Eh>()?;
-        splits_invalidate_segments::<Lh>()
+    fn searches_are_told_of_splits() -> Check {
+        is_told_of_splits::<Eh>()?;
+        is_told_of_splits::<Lh>()
     }
 
     #[test]

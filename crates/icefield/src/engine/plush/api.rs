@@ -5,7 +5,9 @@ use std::path::Path;
 use super::Plush;
 use super::op::{ModeOf, PlushWriteMode, WroteOf, mode_of};
 use super::pack::Last;
+use super::reads::Reads;
 use super::words::{RecordOf, first, raw_of};
+use crate::base::group::dispatch;
 use crate::engine::{Maintenance, Mixed, OnDamage, Operations, Scanned, WriteKind};
 use crate::outcome::{Computed, Cursor, Decision, OnFailure};
 use crate::report::{BackupReport, CheckReport, SalvageReport, Stats};
@@ -175,7 +177,7 @@ impl<R: RecordForm, M: Medium> Operations for Plush<R, M> {
         take: T,
         found: impl FnMut(usize, Option<T::Out>),
     ) -> Result<()> {
-        self.read_batch(count, key, take, found)
+        dispatch(Reads { table: self, count, key, take, found })
     }
 
     fn write_batch<'k, 'v, T: Take + Copy>(

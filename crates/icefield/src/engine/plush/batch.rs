@@ -117,7 +117,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
             }
         };
         let ring = Ring { core: self, ahead, run };
-        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, self.peek(), ring);
+        let ran = pipeline::rolling_in_bursts::<BURST, _>(count, RING, self.peek_distance(), ring);
         // An operation that failed does not count.
         (ran - usize::from(result.is_err()), result)
     }

@@ -326,9 +326,11 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         self.storage.flush(std::ptr::from_ref(entry).cast(), 64);
         // P4: the empty entry is durable before anything refers to it.
         let linked = self.storage.try_fence().and_then(|()| {
-            last.entry.next.store(&self.storage, claim.block + 1, Release);
+            let next = &last.entry.next;
+            // Readers may rely on it before P5: they find the same without the empty entry.
+            self.storage.store_copy(|| next.store(&self.storage, claim.block + 1, Release));
             // P5: from here on a crash keeps the empty entry in the chain.
-            self.storage.try_persist(&last.entry.next)
+            self.storage.try_persist(next)
         });
         match &linked {
             Ok(()) => self.chains.allocator().commit(&self.storage, words, &[claim]),

@@ -120,7 +120,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 held.begin_change();
                 for (entry, run, hole) in moves {
                     let cell = &entry.entry.runs[run];
-                    // A crash before P19 may leave the former reference, to the same records.
+                    // A crash before P19 may leave the former reference, which leads to the same records.
                     self.storage.store_copy(|| cell.store(&self.storage, hole + 1, Release));
                     self.storage.flush_object(cell);
                 }
@@ -239,7 +239,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
                 // P18, as in `pack_all`.
                 self.storage.try_fence()?;
                 let cell = &before.entry.next;
-                // A crash before P19 may leave the former reference, to the same entry.
+                // A crash before P19 may leave the former reference, which leads to the same records.
                 self.storage.store_copy(|| cell.store(&self.storage, hole + 1, Release));
                 self.storage.flush_object(cell);
                 next = to;

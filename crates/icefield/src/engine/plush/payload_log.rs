@@ -320,28 +320,20 @@ impl PayloadLog {
         storage: &'a impl Medium,
         word: u64,
     ) -> Result<Option<Payload<'a>>> {
-        let place = PayloadRef::unpack(word);
-        let state = self.chunks.state(storage, place.chunk);
-        if !state.is_of(place) {
-            return Ok(None);
-        }
-        self.stored(storage, place, state.limit).map(|stored| Some(stored.payload()))
+        let Some((place, limit)) = self.current(storage, word) else { return Ok(None) };
+        self.stored(storage, place, limit).map(|stored| Some(stored.payload()))
     }
 
-    /// Does the same as [`PayloadLog::read`], but returns `None` instead of errors, and for a record that a log with
-    /// verification finds damaged. The caller reads again then.
+    /// Does the same as [`PayloadLog::read`], but verifies the record if `verifies` is set, and returns `None` instead
+    /// of an error. After `None` the caller searches again.
     #[inline(always)]
     pub(super) fn try_read<'a>(
         &'a self,
         storage: &'a impl Medium,
         word: u64,
     ) -> Option<Payload<'a>> {
-        let place = PayloadRef::unpack(word);
-        let state = self.chunks.state(storage, place.chunk);
-        if !state.is_of(place) {
-            return None;
-        }
-        let stored = self.look_at(storage, place, state.limit)?;
+        let (place, limit) = self.current(storage, word)?;
+        let stored = self.try_stored(storage, place, limit)?;
         (!self.verifies || stored.is_whole(word)).then(|| stored.payload())
     }
 
@@ -392,12 +384,12 @@ impl PayloadLog {
         place: PayloadRef,
         limit: u64,
     ) -> Result<Stored<'a>> {
-        self.look_at(storage, place, limit).ok_or_else(|| self.no_record(storage, place, limit))
+        self.try_stored(storage, place, limit).ok_or_else(|| self.no_record(storage, place, limit))
     }
 
     /// The record at a place of a chunk that is written up to `limit`; `None` if it is not wholly there.
     #[inline(always)]
-    fn look_at<'a>(
+    fn try_stored<'a>(
         &'a self,
         storage: &'a impl Medium,
         place: PayloadRef,
@@ -443,18 +435,23 @@ impl PayloadLog {
     /// Returns whether the chunk of a reference has not been freed since.
     #[inline]
     pub(super) fn is_current(&self, storage: &impl Medium, word: u64) -> bool {
+        self.current(storage, word).is_some()
+    }
+
+    /// The place of a reference and the limit of its chunk, unless the chunk has been freed since.
+    #[inline(always)]
+    fn current(&self, storage: &impl Medium, word: u64) -> Option<(PayloadRef, u64)> {
         let place = PayloadRef::unpack(word);
-        self.chunks.state(storage, place.chunk).is_of(place)
+        let state = self.chunks.state(storage, place.chunk);
+        state.is_of(place).then_some((place, state.limit))
     }
 
     /// Describes the damage of a record, if any.
     pub(super) fn fault(&self, storage: &impl Medium, word: u64) -> Option<&'static str> {
-        let place = PayloadRef::unpack(word);
-        let state = self.chunks.state(storage, place.chunk);
-        if !state.is_of(place) {
+        let Some((place, limit)) = self.current(storage, word) else {
             return Some("its payload's chunk was freed or reused");
-        }
-        match self.stored(storage, place, state.limit) {
+        };
+        match self.stored(storage, place, limit) {
             Ok(stored) if stored.is_whole(word) => None,
             Ok(_) => Some("its payload's checksum is wrong"),
             Err(_) => Some("its payload ends beyond the written part of its chunk"),

@@ -6,7 +6,7 @@ use super::Plush;
 use super::core::Core;
 use super::seek::Begun;
 use crate::Result;
-use crate::base::group::{Isa, Kernel, dispatch};
+use crate::base::group::{Isa, Kernel};
 use crate::base::pipeline::{self, Stages};
 use crate::base::reclaim::Guard;
 use crate::engine::LookupKey;
@@ -31,11 +31,11 @@ where
     R: RecordForm,
     M: Medium,
 {
-    table: &'t Plush<R, M>,
-    count: usize,
-    key: K,
-    take: T,
-    found: F,
+    pub(super) table: &'t Plush<R, M>,
+    pub(super) count: usize,
+    pub(super) key: K,
+    pub(super) take: T,
+    pub(super) found: F,
 }
 
 impl<'k, R, M, K, F, T> Kernel for Reads<'_, R, M, K, F, T>
@@ -53,7 +53,7 @@ where
         let (core, count) = (&self.table.core, self.count);
         let mut result = Ok(());
         let ring = Ring { core, pin: core.pin(), reads: self, result: &mut result, isa };
-        pipeline::rolling_in_bursts::<BURST, _>(count, RING, core.peek(), ring);
+        pipeline::rolling_in_bursts::<BURST, _>(count, RING, core.peek_distance(), ring);
         result
     }
 }
@@ -132,24 +132,14 @@ where
 }
 
 impl<R: RecordForm, M: Medium> Core<R, M> {
-    /// The distance of the first step of the searches of a batch.
+    /// The distance at which the searches of a batch begin: `PEEK` or `PAYLOAD_PEEK`.
     #[inline(always)]
-    pub(super) fn peek(&self) -> usize {
+    pub(super) fn peek_distance(&self) -> usize {
         if self.measure.is_inline() { PEEK } else { PAYLOAD_PEEK }
     }
 }
 
 impl<R: RecordForm, M: Medium> Plush<R, M> {
-    pub(super) fn read_batch<'k, T: Take + Copy>(
-        &self,
-        count: usize,
-        key: impl Fn(usize) -> Raw<'k>,
-        take: T,
-        found: impl FnMut(usize, Option<T::Out>),
-    ) -> Result<()> {
-        dispatch(Reads { table: self, count, key, take, found })
-    }
-
     /// Takes the value of a key, given the first steps of the search. The caller is pinned.
     #[inline(always)]
     pub(super) fn read_begun<T: Take>(

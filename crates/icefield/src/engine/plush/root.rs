@@ -511,7 +511,7 @@ impl<R: RecordForm> RootTable<R> {
         Ok(None)
     }
 
-    /// Finds the first `size` records that have the fingerprint of the hash, and prefetches them.
+    /// Finds the records with the fingerprint of the hash among the first `size` ones, and prefetches them.
     #[inline(always)]
     pub(super) fn hint_newest(
         &self,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Acquire;
 
 use super::core::Core;
 use super::layout::{EntryRef, State};
+use super::payload_log::Payload;
 use super::root::Suspects;
 use super::words::{RecordOf, bytes_of, first, one_word};
 use crate::Result;
@@ -174,7 +175,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     #[inline(always)]
     fn hint_payload(&self, isa: impl Isa, hash: u64, begun: &mut Begun<'_>) {
         let Some(payloads) = self.payloads() else { return };
-        let seen = self.seen(isa, hash, &one_word(hash), begun);
+        let seen = self.newest_prefetched(isa, hash, &one_word(hash), begun);
         if let Some(Some(record)) = seen {
             payloads.hint_whole(&self.storage, record.reference());
         }
@@ -205,7 +206,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if !self.has_its_size(probe.hash, begun) {
             return None;
         }
-        let seen = self.seen(isa, probe.hash, &self.key_words(probe), begun);
+        let seen = self.newest_prefetched(isa, probe.hash, &self.key_words(probe), begun);
         if self.still_holds(probe.hash, begun) {
             seen.map(|found| self.value_in(found))
         } else {
@@ -224,20 +225,20 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
         if !self.has_its_size(probe.hash, begun) {
             return None;
         }
-        let (hash, isa) = (probe.hash, Native::default());
-        self.storage.repeat_reads(|| _ = self.seen(isa, hash, &one_word(hash), begun));
-        let value = match begun.sighted? {
-            None => None,
+        let (sighted, hash) = (begun.sighted?, probe.hash);
+        let look = || _ = self.newest_prefetched(Native::default(), hash, &one_word(hash), begun);
+        self.storage.repeat_reads(look);
+        let value = match sighted {
+            None => Some(None),
             Some((reference, dead)) => {
-                let payload = self.payloads()?.try_read(&self.storage, reference)?;
+                let payload = self.payloads()?.try_read(&self.storage, reference);
                 // If another key has the same hash, the whole search decides.
-                if payload.key != bytes_of(probe.key, &mut [0; 8]) {
-                    return None;
-                }
-                (!dead).then_some(payload.value)
+                let is_same =
+                    |payload: &Payload<'_>| payload.key == bytes_of(probe.key, &mut [0; 8]);
+                payload.filter(is_same).map(|payload| (!dead).then_some(payload.value))
             }
         };
-        self.still_holds(probe.hash, begun).then_some(value)
+        if self.still_holds(hash, begun) { value } else { None }
     }
 
     /// Returns whether the root entry has the same number of records as when the search began.
@@ -260,7 +261,7 @@ impl<R: RecordForm, M: Medium> Core<R, M> {
     /// [`Core::hint_records`] has prefetched determine it. The outer `None` is as in [`Core::find_prefetched`]; the
     /// caller validates.
     #[inline(always)]
-    fn seen(
+    fn newest_prefetched(
         &self,
         isa: impl Isa,
         hash: u64,

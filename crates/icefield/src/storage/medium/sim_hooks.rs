@@ -43,19 +43,21 @@ pub trait SimHooks: Sealed {
     fn forget_reads(&self) {}
 
     /// Runs `look`, whose loads do not influence the result of a call. They only decide, for example, what to prefetch
-    /// or whether to do maintenance afterwards. Used by the simulator's detector only.
+    /// or whether to do maintenance afterwards. If a result comes to depend on them, [`SimHooks::repeat_reads`] repeats
+    /// them. Used by the simulator's detector only.
     #[inline(always)]
     fn read_unvalidated<T>(&self, look: impl FnOnce() -> T) -> T {
         look()
     }
 
-    /// Runs `look`, which repeats loads that ran in [`SimHooks::read_unvalidated`] ahead of time, when it was not clear
-    /// yet that a result depends on them. Does nothing except in the simulator, for its detector.
+    /// Runs `look`, which repeats loads that ran ahead of time in [`SimHooks::read_unvalidated`], and on which a result
+    /// depends after all. Does nothing except in the simulator, for its detector.
     #[inline(always)]
     fn repeat_reads(&self, _look: impl FnOnce()) {}
 
-    /// Runs `copy`, which stores a copy of bytes whose original stays until the copy is durable. Other threads may rely on
-    /// the copy before that: a crash leaves the same bytes in the original. Used by the simulator's detector only.
+    /// Runs `copy`, which stores a copy of bytes whose original stays until the copy is durable, or a reference to such
+    /// a copy or to an empty block. Other threads may rely on the store before it is durable: after a crash that
+    /// reverts it, they find the same. Used by the simulator's detector only.
     #[inline(always)]
     fn store_copy<T>(&self, copy: impl FnOnce() -> T) -> T {
         copy()
